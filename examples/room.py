@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -71,12 +72,27 @@ class Room:
             raise SystemExit(done.returncode)
         return done.stdout
 
-    def quietly(self, *words: str, patience: float) -> None:
-        """Run a command behind a screen; SystemExit says what went wrong."""
-        done = self._call(words, patience, subprocess.PIPE)
-        if done.returncode:
-            said = (done.stderr or done.stdout).strip().splitlines()
-            raise SystemExit("; ".join(line.strip() for line in said[-2:]) or str(done.returncode))
+    async def quietly(self, *words: str, patience: float) -> None:
+        """Run a command behind a screen, which ends with it; SystemExit says what went wrong."""
+        child = await asyncio.create_subprocess_exec(
+            *self._command(words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            output, errors = await asyncio.wait_for(child.communicate(), patience)
+        except TimeoutError:
+            raise SystemExit(f"demo: postroom {words[0]} did not end in time") from None
+        finally:
+            if child.returncode is None:
+                child.kill()
+        if child.returncode:
+            said = (errors or output).decode(errors="replace").strip().splitlines()
+            raise SystemExit("; ".join(line.strip() for line in said[-2:]) or str(child.returncode))
+
+    def _command(self, words: Sequence[str]) -> list[str]:
+        return [sys.executable, "-m", "postroom", "--state", str(self.state), *words]
 
     def _call(
         self,
@@ -86,10 +102,9 @@ class Room:
         output: int | None = subprocess.PIPE,
     ) -> subprocess.CompletedProcess[str]:
         """A command that has ended; `errors` and `output` are where its streams go."""
-        command = [sys.executable, "-m", "postroom", "--state", str(self.state), *words]
         try:
             return subprocess.run(
-                command,
+                self._command(words),
                 text=True,
                 stdout=output,
                 stderr=errors,

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from room import Room, scratch_folder
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from postroom.client.http import Client
+from postroom.client.http import AsyncClient, Client
 from postroom.tui import app as screen
 from postroom.tui.news import Said, Snapshot, Target
 from postroom_a2a.text import one_line
@@ -125,9 +125,9 @@ class Scene(screen.PostroomApp):
 
     def __init__(
         self,
-        client: Client,
+        client: AsyncClient,
         steps: list[tuple[str, ...]],
-        run: Callable[..., None],
+        run: Callable[..., Awaitable[None]],
         instead: Mapping[tuple[str, ...], tuple[str, ...]] | None = None,
     ) -> None:
         super().__init__(client, start=Target("demo"))
@@ -141,7 +141,7 @@ class Scene(screen.PostroomApp):
 
     def on_mount(self) -> None:
         """Begin."""
-        self.run_worker(self._play(), name="scene")
+        self.run_worker(self._play, name="scene")
 
     async def _play(self) -> None:
         """Bring the workers, give the task."""
@@ -162,7 +162,7 @@ class Scene(screen.PostroomApp):
         shown = shlex.join(words).replace(f"{HERE.parent}/", "")
         self.post_message(Said(f"$ postroom {one_line(shown, 90)}"))
         try:
-            await self.calls.run(lambda: self._run_step(*words, patience=PATIENCE))
+            await self._run_step(*words, patience=PATIENCE)
         except SystemExit as error:
             self.post_message(Said(one_line(f"postroom {words[0]}: {error}", 300), bad=True))
             return False
@@ -216,7 +216,7 @@ def prepared(
         script += ("--set", f"pause={pause}")
         fixer = (choose() if choose is not None else ()) or script
         room = Room(scratch / "state", started + A_DAY)
-        with room.up(keep=keep), Client.at(room.state) as client:
+        with room.up(keep=keep):
             rest = ("--workspace", str(folder), *sandbox)
             steps = [
                 ("spawn", str(HERE / "reviewer.toml"), "--set", f"folder={folder}", *sandbox),
@@ -225,14 +225,14 @@ def prepared(
             ]
             # A coding agent that cannot be started here shall not be the end of it.
             instead = {(*fixer, *rest): (*script, *rest)} if fixer != script else {}
-            yield Scene(client, steps, room.quietly, instead), folder
+            yield Scene(AsyncClient.at(room.state), steps, room.quietly, instead), folder
 
 
 def show(sandbox: Sequence[str], *, keep: bool) -> int:
     """Run the demonstration until the person leaves; exit status 0 if the screen ended as it should."""
     with prepared(sandbox, keep=keep, choose=choose_fixer) as (scene, folder):
         scene.run()
-        said = what_happened(scene.client)
+        said = what_happened(folder.parent / "state")
         if not keep:
             print("demo: the post room of the demonstration ends with its screen; KEEP=1 keeps it")
     print("\n".join(said))
@@ -242,13 +242,16 @@ def show(sandbox: Sequence[str], *, keep: bool) -> int:
     return scene.return_code or 0
 
 
-def what_happened(client: Client) -> list[str]:
+def what_happened(state: Path) -> list[str]:
     """What the person has seen, in lines."""
     lines = ["demo: what happened"]
-    for task in reversed(client.tasks(limit=50)):
+    with Client.at(state) as client:
+        tasks = client.tasks(limit=50)
+        approvals = client.approvals(state="all", limit=100)
+    for task in reversed(tasks):
         who = f"@{task['worker']['nick']} {task['state']}"
         lines.append(f"  {who}: {one_line(task['text'], 60)}")
-    for one in reversed(client.approvals(state="all", limit=100)):
+    for one in reversed(approvals):
         answer = one["answer"]
         if answer is not None and answer["channel"] != "policy":
             lines.append(f"  you {answer['decision']} {one['tool']}: {one_line(one['title'], 60)}")

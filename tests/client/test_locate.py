@@ -2,18 +2,13 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from postroom.client import wire
 from postroom.client.locate import ServerAddress, locate
-from postroom.client.transport import Transport
 from postroom.errors import EnvironmentFault, NotRunning
-from postroom.http.unix import bind_unix
-from postroom_a2a.retry import RetryPolicy
 from tests import near
 
 
@@ -107,23 +102,3 @@ def test_a_damaged_file_is_said_to_be_damaged(tmp_path: Path, content: object):
 def test_the_token_is_not_in_the_repr(tmp_path: Path):
     write(tmp_path, record())
     assert "t0ken" not in repr(locate(tmp_path))
-
-
-def test_a_connection_that_is_made_while_the_client_is_closed_is_closed_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    made: list[socket.socket] = []
-
-    def closed_meanwhile(link: socket.socket, _: ServerAddress) -> None:
-        made.append(link)
-        transport.close()
-
-    monkeypatch.setattr(wire, "check_owner", closed_meanwhile)
-    with bind_unix(tmp_path / "door") as listener:
-        listener.listen()
-        address = ServerAddress("http://localhost", 1, "k", socket=str(tmp_path / "door"))
-        transport = Transport(lambda: address, retry=RetryPolicy(attempts=1))
-        with pytest.raises(NotRunning):
-            transport.call("GET", "/v1/me")
-
-    assert [link.fileno() for link in made] == [-1]

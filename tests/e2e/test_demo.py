@@ -144,7 +144,7 @@ async def test_in_a_terminal_the_demonstration_is_answered_in_the_screen_and_end
                     branch = folder / ".git" / "refs" / "heads" / "postroom" / "fixer"
                     while not branch.exists():  # it comes back when the task has ended
                         await pilot.pause(0.05)
-            lines = scene.what_happened(app.client)
+            lines = scene.what_happened(folder.parent / "state")
         assert [line.split()[:2] for line in lines[1:]] == [
             ["@fixer", "completed:"],
             ["@reviewer", "completed:"],

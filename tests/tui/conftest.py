@@ -25,7 +25,7 @@ from textual.css.query import NoMatches
 from textual.pilot import Pilot
 
 from postroom.client import belonging
-from postroom.client.http import Client
+from postroom.client.http import AsyncClient
 from postroom.tui import link
 from postroom.tui.app import PostroomApp
 from postroom.tui.needs.bar import NeedsBar
@@ -83,15 +83,14 @@ async def app_on(
         arguments: of `PostroomApp`.
     """
     state = where if isinstance(where, Path) else where.state
-    with Client.at(state, "") as client:
-        app = PostroomApp(client, **arguments)
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(NeedsBar, "by_itself", opens)
-            patched.setattr(Compositor, "render_update", _nothing_written)
-            async with app.run_test(size=size) as pilot:
-                yield pilot
-        if app.failure is not None:
-            raise app.failure
+    app = PostroomApp(AsyncClient.at(state, ""), **arguments)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(NeedsBar, "by_itself", opens)
+        patched.setattr(Compositor, "render_update", _nothing_written)
+        async with app.run_test(size=size) as pilot:
+            yield pilot
+    if app.failure is not None:
+        raise app.failure
 
 
 async def until(pilot: Pilot[Any], condition: Callable[[], T], seconds: float = 3 * SECONDS) -> T:

@@ -13,8 +13,9 @@ from postroom.errors import InvalidInput, PostroomError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient, Client
     from postroom.client.logins import Login
+    from postroom.client.rules import Locate
 
 _STATE = "postroom.state"
 _URL = "postroom.url"
@@ -222,28 +223,44 @@ def connect() -> Client:
     Raises:
         NotRunning: none runs there.
     """
-    from postroom.client.locate import locate
+    find, org = _place()
+    from postroom.client.http import Client
 
+    client = Client.on(find, org)
+    _name(client.inner)
+    return client
+
+
+def connect_async() -> AsyncClient:
+    """The same for the tasks of an event loop, which close it."""
+    find, org = _place()
+    from postroom.client.http import AsyncClient
+
+    client = AsyncClient.on(find, org)
+    _name(client)
+    return client
+
+
+def _place() -> tuple[Locate, str]:
+    """What finds the chosen post room, and the chosen organisation; raises NotRunning."""
     login = chosen_login()
     if login is not None:
-        from postroom.client.http import Client
         from postroom.client.logins import read
 
         name = login.name
         # Read again when the key is refused: a new login may have replaced it.
-        return _named(Client.on(lambda: read().find(name).address(), chosen_org() or login.org))
+        return lambda: read().find(name).address(), chosen_org() or login.org
+    from postroom.client.locate import locate
+
     state = state_folder()
     locate(state)  # before the import of the HTTP library, which costs more than all the rest here
-    from postroom.client.http import Client
-
-    return _named(Client.at(state, chosen_org()))
+    return lambda: locate(state), chosen_org()
 
 
-def _named(client: Client) -> Client:
+def _name(client: AsyncClient) -> None:
     from postroom.protocol.tasks import CLI_AGENT
 
-    client.transport.inner.program = CLI_AGENT
-    return client
+    client.transport.program = CLI_AGENT
 
 
 pin_file_option = click.option(

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.options import chosen_login, connect, screen_refused, state_folder, without_mouse
+from postroom.cli.options import (
+    chosen_login,
+    connect,
+    connect_async,
+    screen_refused,
+    state_folder,
+    without_mouse,
+)
 from postroom.errors import NotRunning
 
 if TYPE_CHECKING:
@@ -68,12 +75,16 @@ def open_screen(
     """
     with connect() as client:
         target = _target(client, start, new=new)
-        from postroom.tui.running import run
+    from postroom.tui.running import run
 
-        mouse, notify = not without_mouse(), _notify()
-        return run(
-            client, start=target, needs=needs, mouse=mouse, notify=notify, here=_here(alone, said)
-        )
+    return run(
+        connect_async(),
+        start=target,
+        needs=needs,
+        mouse=not without_mouse(),
+        notify=_notify(),
+        here=_here(alone, said),
+    )
 
 
 def open_alone() -> int:

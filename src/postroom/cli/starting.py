@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.options import chosen_org, connect, state_folder
+from postroom.client.wire import done
 from postroom.errors import NotRunning, SandboxUnavailable
 from postroom.protocol.template_needs import KeyForm, Needs
 from postroom.templates import keys
@@ -68,7 +69,7 @@ def choose(
 
 def keep(client: Client, choice: Choice) -> None:
     """Store the key of the environment in the post room, if one has to be stored."""
-    if said := keys.keep(client, choice):
+    if said := done(keys.keep(client.inner, choice)):
         click.echo(said, err=True)
 
 

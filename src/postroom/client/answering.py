@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from postroom.client.wire import done
 from postroom.errors import InvalidInput, PinRequired, PinWrong, PostroomError
 from postroom.lines.inputs import visible
 from postroom.lines.words import address
@@ -16,9 +17,11 @@ from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient, Client
     from postroom.lines.rows import Row
-    from postroom.protocol.shapes import Approval, Policy
+    from postroom.protocol.shapes import Approval
+
+T = TypeVar("T")
 
 TRIES = 3
 """Times that one decision asks for the PIN."""
@@ -101,8 +104,50 @@ def pattern_of(asked: Approval, given: str = "") -> str:
     )
 
 
+async def decided(
+    client: AsyncClient,
+    worker: str,
+    request: str,
+    decision: str,
+    reason: str = "",
+    given: Mapping[str, Any] | None = None,
+    *,
+    channel: str,
+    pin: str = "",
+) -> str:
+    """Answer an approval; returns what is to be said of it.
+
+    Raises:
+        Conflict: it is settled; the message says by whom.
+        PinRequired: a PIN is demanded.
+        PinWrong, PinPaused: it is not this one.
+    """
+    found = await client.control(
+        worker, request, decision, channel=channel, reason=reason, input=given, pin=pin
+    )
+    return f"{one_line(found['state'])} {short(request)}"
+
+
+async def freed(
+    client: AsyncClient, worker: str, task: str | None, *, channel: str, pin: str = ""
+) -> str:
+    """Allow all that is asked in a task until it ends; returns what is to be said of it.
+
+    Raises:
+        InvalidInput: it was asked for no task.
+        Conflict: the task has ended.
+        PinRequired, PinWrong, PinPaused: as `decided`.
+    """
+    if not task:
+        raise InvalidInput("it was not asked in a task", remedy=f"postroom autonomy {worker}")
+    found = await client.set_autonomy(worker, "all", task=task, channel=channel, pin=pin)
+    more = len(found.get("answered", ())) - 1
+    also = f", and {more} more that waited" if more > 0 else ""
+    return f"allowed until task {short(task)} ends{also}"
+
+
 class Answering:
-    """Shows approvals and answers them over one channel.
+    """Shows approvals and answers them over one channel. Each answer raises what `decided` raises.
 
     Args:
         report: shows that a PIN was wrong.
@@ -115,7 +160,7 @@ class Answering:
     def __init__(
         self, client: Client, *, channel: str, report: Report = _quiet, ask: Ask | None = None
     ) -> None:
-        self._client = client
+        self._client = client.inner
         self._channel = channel
         self._report = report
         self.ask = ask
@@ -130,58 +175,27 @@ class Answering:
         decision: str,
         reason: str = "",
         given: Mapping[str, Any] | None = None,
-        pin: str = "",
     ) -> str:
-        """Answer; returns what is to be said of it.
+        """Answer; returns what is to be said of it."""
+        return self.settle(asked["worker"]["uid"], asked["id"], decision, reason, given)
 
-        Args:
-            pin: used where nobody is there to type one.
-
-        Raises:
-            Conflict: it is settled; the message says by whom.
-            PinRequired: a PIN is demanded, and nobody types one.
-            PinWrong, PinPaused: it is not this one.
-        """
-        done = self.settle(asked["worker"]["uid"], asked["id"], decision, reason, given, pin)
-        return f"{one_line(done['state'])} {short(asked['id'])}"
-
-    def free(self, worker: str, task: str | None, pin: str = "") -> str:
-        """Allow all that is asked in a task until it ends, this too; returns what is to be said of it.
-
-        Raises:
-            InvalidInput: it was asked for no task.
-            Conflict: the task has ended.
-            PinRequired, PinWrong, PinPaused: as `decide`.
-        """
-        if not task:
-            raise InvalidInput("it was not asked in a task", remedy=f"postroom autonomy {worker}")
-
-        def send(pin: str) -> Policy:
-            return self._client.set_autonomy(
-                worker, "all", task=task, channel=self._channel, pin=pin
-            )
-
-        done = self._by_pin(f"postroom autonomy {worker} all --until-task-ends", pin)(send)
-        more = len(done.get("answered", ())) - 1
-        also = f", and {more} more that waited" if more > 0 else ""
-        return f"allowed until task {short(task)} ends{also}"
+    def free(self, worker: str, task: str | None) -> str:
+        """As `freed`."""
+        used = self._by_pin(f"postroom autonomy {worker} all --until-task-ends")
+        return used(lambda pin: freed(self._client, worker, task, channel=self._channel, pin=pin))
 
     def always(self, asked: Approval) -> str:
         """Allow it, and ask no more for such a thing (`pattern_of`); returns what is to be said of it.
 
         Raises:
             InvalidInput: there is no such pattern; nothing was decided.
-            Conflict, PinRequired, PinWrong, PinPaused: as `decide`.
         """
         pattern, worker = pattern_of(asked), asked["worker"]
-        name = address(worker)
+        name, uid, channel = address(worker), worker["uid"], self._channel
         used = self._by_pin(f"postroom approve {short(asked['id'])} --always")
-        used(lambda pin: self._control(worker["uid"], asked["id"], Decision.ALLOWED.value, pin=pin))
-        used(
-            lambda pin: self._client.allow_always(
-                worker["uid"], pattern, pin, channel=self._channel
-            )
-        )
+        allowed = Decision.ALLOWED.value
+        used(lambda pin: decided(self._client, uid, asked["id"], allowed, channel=channel, pin=pin))
+        used(lambda pin: self._client.allow_always(uid, pattern, pin, channel=channel))
         return (
             f"{name} does not ask for {visible(pattern)} any more; postroom policy {name} shows it"
         )
@@ -193,39 +207,33 @@ class Answering:
         decision: str,
         reason: str = "",
         given: Mapping[str, Any] | None = None,
-        pin: str = "",
-    ) -> Approval:
+    ) -> str:
         """As `decide`, for what is known by its id."""
-
-        def send(pin: str) -> Approval:
-            return self._control(worker, request, decision, reason, given, pin=pin)
-
-        return self._by_pin(f"postroom approve {short(request)}", pin)(send)
-
-    def _control(
-        self,
-        worker: str,
-        request: str,
-        decision: str,
-        reason: str = "",
-        given: Mapping[str, Any] | None = None,
-        *,
-        pin: str,
-    ) -> Approval:
-        return self._client.control(
-            worker, request, decision, channel=self._channel, reason=reason, input=given, pin=pin
+        used = self._by_pin(f"postroom approve {short(request)}")
+        return used(
+            lambda pin: decided(
+                self._client,
+                worker,
+                request,
+                decision,
+                reason,
+                given,
+                channel=self._channel,
+                pin=pin,
+            )
         )
 
-    def _by_pin(self, remedy: str, pin: str = "") -> Callable[[Callable[[str], Any]], Any]:
+    def _by_pin(self, remedy: str) -> Callable[[Callable[[str], Coroutine[Any, Any, T]]], T]:
         """Makes calls with the PIN, which is typed once where somebody is there, and then if it is demanded."""
         if self.ask is None:
-            return lambda call: call(pin)
-        return Pin(ask=self.ask, remedy=remedy, report=self._report).used
+            return lambda call: done(call(""))
+        pin = Pin(ask=self.ask, remedy=remedy, report=self._report)
+        return lambda call: pin.used(lambda known: done(call(known)))
 
-    def say(self, asked: Approval, text: str, pin: str = "") -> str:
+    def say(self, asked: Approval, text: str) -> str:
         """Answer a question of an agent with words."""
         task = asked["task"]
         if task:
-            self._client.answer_task(task, text)
+            done(self._client.answer_task(task, text))
             return f"answered {short(task)}"
-        return self.decide(asked, Decision.EDITED.value, given={"text": text}, pin=pin)
+        return self.decide(asked, Decision.EDITED.value, given={"text": text})

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Self
 from urllib.parse import urlencode, urlsplit
 
 from postroom.client.locate import ServerAddress
-from postroom.client.rules import Query
-from postroom.client.websocket import SocketEnded, connected, handshake, refused
+from postroom.client.rules import CONNECT_TIMEOUT, Query
+from postroom.client.websocket import SocketEnded, handshake, place, refused
 from postroom.http.client import Streams
 from postroom.http.connection import CHUNK
 from postroom.http.stream_socket import SocketRefused, StreamSocket
+from postroom.http.unix import short_address
 from postroom.protocol.sockets import Code
 
 
@@ -26,15 +28,18 @@ class AsyncWebSocket(StreamSocket):
         """As `WebSocket.connect`."""
 
         async def dial() -> Streams:
-            link = await asyncio.to_thread(connected, server, url)
-            link.setblocking(False)
-            try:
-                with handshake(server, url) as tls:
-                    about = {"ssl": tls["context"], "server_hostname": tls["host"]} if tls else {}
-                    return await asyncio.open_connection(sock=link, limit=CHUNK, **about)
-            except BaseException:
-                link.close()
-                raise
+            with handshake(server, url) as tls:
+                async with asyncio.timeout(CONNECT_TIMEOUT):
+                    if not server.socket:
+                        return await asyncio.open_connection(*place(url), limit=CHUNK, **tls)
+                    with short_address(Path(server.socket)) as address:
+                        streams = await asyncio.open_unix_connection(address, limit=CHUNK)
+                try:
+                    server.check(streams[1].get_extra_info("socket").fileno())
+                except BaseException:
+                    streams[1].transport.abort()
+                    raise
+                return streams
 
         parts = urlsplit(url)
         target = parts.path + (f"?{urlencode(query)}" if query else "")

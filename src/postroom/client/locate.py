@@ -82,6 +82,16 @@ class ServerAddress:
             f"no post room answers at {self.url}", remedy="postroom up" if self.pid else far
         )
 
+    def check(self, descriptor: int) -> None:
+        """Raise ProtocolViolation unless a process of its owner is at the other end of that socket."""
+        from postroom.http.unix import peer_uid
+
+        if (uid := peer_uid(descriptor)) != self.owner:
+            raise ProtocolViolation(
+                f"what listens at {self.socket} is not the post room: it belongs to the user with the uid {uid}",
+                remedy=f"see who can write {Path(self.socket).parent}, then start the post room again",
+            )
+
     def distrust(self, doubt: str) -> ProtocolViolation:
         """The error when a server there shows a certificate that is not trusted."""
         remedy = "POSTROOM_CA names another authority to trust"

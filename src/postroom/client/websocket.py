@@ -18,6 +18,7 @@ import ssl
 import threading
 import time
 from collections.abc import Generator, Mapping
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 
@@ -25,8 +26,8 @@ import httpx2
 
 from postroom.client.locate import ServerAddress
 from postroom.client.rules import ANSWER_TIMEOUT, CONNECT_TIMEOUT, Query, reported
-from postroom.client.wire import dial
 from postroom.errors import PeerError, PostroomError, RequestTimeout
+from postroom.http.unix import short_address
 from postroom.http.websocket import ClientSide, Refusal
 from postroom.protocol.intervals import STREAM_SILENCE
 from postroom.protocol.limits import MAX_SOCKET_MESSAGE
@@ -236,18 +237,10 @@ class WebSocket:
             raise SocketEnded(1006, f"the connection to the post room broke: {error}") from error
 
 
-def connected(server: ServerAddress, url: str) -> socket.socket:
-    """A connection to the host and port of `url`, or to the socket of `server`, before TLS; raises NotRunning."""
-    if server.socket:
-        return dial(server, CONNECT_TIMEOUT)
+def place(url: str) -> tuple[str, int]:
+    """The host and the port of `url`."""
     parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        link = socket.create_connection((parts.hostname or "", port), timeout=CONNECT_TIMEOUT)
-    except OSError as error:
-        raise server.silent() from error
-    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return link
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
 @contextlib.contextmanager
@@ -256,7 +249,7 @@ def handshake(server: ServerAddress, url: str) -> Generator[dict[str, Any]]:
     parts = urlsplit(url)
     try:
         tls = parts.scheme == "https"
-        yield {"context": server.context(), "host": parts.hostname} if tls else {}
+        yield {"ssl": server.context(), "server_hostname": parts.hostname} if tls else {}
     except ssl.SSLCertVerificationError as error:
         raise server.distrust(error.verify_message) from error
     except OSError as error:
@@ -264,14 +257,25 @@ def handshake(server: ServerAddress, url: str) -> Generator[dict[str, Any]]:
 
 
 def _dial(server: ServerAddress, url: str) -> socket.socket:
-    link = connected(server, url)
-    try:
-        with handshake(server, url) as tls:
+    near = bool(server.socket)
+    with handshake(server, url) as tls:
+        if near:
+            link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        else:
+            link = socket.create_connection(place(url), timeout=CONNECT_TIMEOUT)
+        try:
+            if near:
+                link.settimeout(CONNECT_TIMEOUT)
+                with short_address(Path(server.socket)) as address:
+                    link.connect(address)
+                server.check(link.fileno())
+            else:
+                link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls:
-                link = tls["context"].wrap_socket(link, server_hostname=tls["host"])
-    except BaseException:
-        link.close()
-        raise
+                link = tls["ssl"].wrap_socket(link, server_hostname=tls["server_hostname"])
+        except BaseException:
+            link.close()
+            raise
     link.settimeout(ANSWER_TIMEOUT)
     return link
 

@@ -13,20 +13,17 @@ before a key is sent the kernel says whose process listens there.
 from __future__ import annotations
 
 import os
-import socket
-import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Generator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
-from weakref import WeakSet
 
 import httpx2
 
-from postroom.errors import InvalidInput, ProtocolViolation
-from postroom.http.unix import peer_uid, short_address
+from postroom.errors import InvalidInput
+from postroom.http.unix import short_address
 
 if TYPE_CHECKING:
     from postroom.client.async_websocket import AsyncWebSocket
@@ -240,9 +237,6 @@ class NearTransport(httpx2.HTTPTransport):
     def __init__(self, server: ServerAddress, trust: dict[str, Any]) -> None:
         self._server = server
         self._address = ExitStack()
-        self._lock = threading.Lock()
-        self._closed = False
-        self._streams: WeakSet[Any] = WeakSet()
         super().__init__(uds=_entered(self._address, server), **trust)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -251,28 +245,19 @@ class NearTransport(httpx2.HTTPTransport):
         return super().handle_request(request)
 
     def close(self) -> None:
-        """Close all connections, also those that another thread is making now, of which the pool does not know."""
-        with self._lock:
-            self._closed = True
+        """Close all connections."""
         super().close()
-        for stream in list(self._streams):
-            stream.close()
         self._address.close()
 
     def _made(self, event: str, about: Mapping[str, Any]) -> None:
         """Told by httpx2 of each step, a new connection before anything is sent over it."""
-        if event != "connection.connect_unix_socket.complete":
-            return
-        stream = about["return_value"]
-        try:
-            check_owner(stream.get_extra_info("socket"), self._server)
-            with self._lock:
-                if self._closed:
-                    raise self._server.silent()
-                self._streams.add(stream)
-        except BaseException:
-            stream.close()
-            raise
+        if event == "connection.connect_unix_socket.complete":
+            stream = about["return_value"]
+            try:
+                self._server.check(stream.get_extra_info("socket").fileno())
+            except BaseException:
+                stream.close()
+                raise
 
 
 class AsyncNearTransport(httpx2.AsyncHTTPTransport):
@@ -297,7 +282,7 @@ class AsyncNearTransport(httpx2.AsyncHTTPTransport):
         if event == "connection.connect_unix_socket.complete":
             stream = about["return_value"]
             try:
-                check_owner(stream.get_extra_info("socket"), self._server)
+                self._server.check(stream.get_extra_info("socket").fileno())
             except BaseException:
                 await stream.aclose()
                 raise
@@ -308,34 +293,3 @@ def _entered(address: ExitStack, server: ServerAddress) -> str:
         return address.enter_context(short_address(Path(server.socket)))
     except OSError as error:
         raise server.silent() from error
-
-
-def dial(server: ServerAddress, timeout: float) -> socket.socket:
-    """A connection to the socket of `server`.
-
-    Raises:
-        NotRunning: nobody listens there.
-        ProtocolViolation: a process of another user does.
-    """
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        link.settimeout(timeout)
-        with short_address(Path(server.socket)) as address:
-            link.connect(address)
-        check_owner(link, server)
-    except OSError as error:
-        link.close()
-        raise server.silent() from error
-    except BaseException:
-        link.close()
-        raise
-    return link
-
-
-def check_owner(link: socket.socket, server: ServerAddress) -> None:
-    """Raise ProtocolViolation unless a process of the owner of `server` is at the other end of `link`."""
-    if (uid := peer_uid(link.fileno())) != server.owner:
-        raise ProtocolViolation(
-            f"what listens at {server.socket} is not the post room: it belongs to the user with the uid {uid}",
-            remedy=f"see who can write {Path(server.socket).parent}, then start the post room again",
-        )

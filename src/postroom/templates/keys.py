@@ -18,7 +18,7 @@ from postroom.protocol.shapes import Credential
 from postroom.protocol.template_needs import CREDENTIAL, KeyForm, Needs
 
 if TYPE_CHECKING:
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
     from postroom.protocol.shapes import Credential
 
 
@@ -143,14 +143,14 @@ def choose(
     return Choice(_unless(values, {**form.values, CREDENTIAL: name}), form, name)
 
 
-def keep(client: Client, choice: Choice, env: Mapping[str, str] | None = None) -> str:
+async def keep(client: AsyncClient, choice: Choice, env: Mapping[str, str] | None = None) -> str:
     """Store the key of the environment in the post room, if one has to be stored; returns what to say then."""
     form = choice.form
     if form is None:
         return ""
     env = os.environ if env is None else env
     rule = EgressRule.parse(form.url)
-    client.add_credential(
+    await client.add_credential(
         choice.name,
         str(EgressRule(rule.scheme, rule.host, rule.port)),
         env[form.variable].strip(),

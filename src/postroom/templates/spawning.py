@@ -14,7 +14,7 @@ from postroom.protocol.template import parse_template
 from postroom.protocol.template_needs import PROGRAM, Needs, needs
 
 if TYPE_CHECKING:
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
     from postroom.protocol.shapes import Task, Worker
     from postroom.templates.reading import Bundle
 
@@ -115,22 +115,24 @@ def folder_of(workspace: str, mode: str | None, *, remote: bool) -> str:
     return str(folder)
 
 
-def give(client: Client, worker: Worker, task: str) -> Task | None:
+async def give(client: AsyncClient, worker: Worker, task: str) -> Task | None:
     """Give a worker that was just started its first task; None for no text, or for a worker that has ended."""
     if not task.strip() or worker.get("started", True) is False:
         return None
-    return client.delegate(task, to=worker["uid"])
+    return await client.delegate(task, to=worker["uid"])
 
 
-def spawn(client: Client, bundle: Bundle, name: str, **said: Any) -> Worker:
+async def spawn(client: AsyncClient, bundle: Bundle, name: str, **said: Any) -> Worker:
     """Spawn a worker; the second one of a coding agent gets the nick `claude-2`, if no other was asked for."""
     try:
-        return client.spawn(bundle.text, files=bundle.files, name=name, **said)
+        return await client.spawn(bundle.text, files=bundle.files, name=name, **said)
     except NameTaken:
         if name or not needs(bundle.text).program:
             raise
     nick = parse_template(bundle.text, said["overrides"]).name
     for number in range(2, MOST_OF_ONE):
         with suppress(NameTaken):
-            return client.spawn(bundle.text, files=bundle.files, name=f"{nick}-{number}", **said)
+            return await client.spawn(
+                bundle.text, files=bundle.files, name=f"{nick}-{number}", **said
+            )
     raise NameTaken(f"there are {MOST_OF_ONE} of @{nick}", remedy="choose a nick: --name NICK")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import Console
@@ -17,7 +18,6 @@ from textual.widgets import Input, Static, TextArea
 from textual.worker import WorkerFailed
 
 from postroom.errors import PostroomError
-from postroom.tui.calls import Calls
 from postroom.tui.ending import Unexpected, on_signals
 from postroom.tui.frame import Head, KeyLine
 from postroom.tui.link import Link
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from textual.command import Provider
     from textual.driver import Driver
 
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
     from postroom.tui.here import Here
     from postroom.tui.typing.commands import Command, Plain
     from postroom.tui.typing.history import History
@@ -79,7 +79,7 @@ class PostroomApp(ScreenPart, App[int]):
     """The screen.
 
     Args:
-        client: of the post room; the screen does not close it.
+        client: of the post room; the screen closes it.
         start: what is shown first, None for the first project.
         needs: open the first dialog at once, as `postroom approvals` does.
         history: what the person has typed before; None for nothing, and nothing is kept.
@@ -124,7 +124,7 @@ class PostroomApp(ScreenPart, App[int]):
 
     def __init__(
         self,
-        client: Client,
+        client: AsyncClient,
         *,
         start: Target | None = None,
         needs: bool = False,
@@ -135,7 +135,6 @@ class PostroomApp(ScreenPart, App[int]):
         super().__init__(ansi_color=native())
         self.client = client
         self.here = here
-        self.calls = Calls()
         self.review = Review()
         self.link: Link | None = None
         self.room: Room | None = None
@@ -186,7 +185,7 @@ class PostroomApp(ScreenPart, App[int]):
         self.look("sidebar")
         if self._start is not None:
             self.post_message(Chosen(self._start))
-        self.link = Link(self, self.client, self.calls)
+        self.link = Link(self, self.client)
         self.link.start()
         if self.here is not None and self.here.said:
             self.post_message(Said(self.here.said))
@@ -197,12 +196,12 @@ class PostroomApp(ScreenPart, App[int]):
         self.refresh(layout=True)
         self.screen.refresh(layout=True)
 
-    def on_unmount(self) -> None:
+    async def on_unmount(self) -> None:
         """Let go of what runs."""
         if self.link is not None:
             self.link.close()
         self.notices.close()
-        self.calls.close()
+        await self.client.close()
         if self._unexpected is not None:
             self._unexpected.close()
 
@@ -287,7 +286,7 @@ class PostroomApp(ScreenPart, App[int]):
         if first and self.here is not None and self.here.offers and not event.room.hidden:
             from postroom.tui.here import offer
 
-            self.run_worker(offer(self, self.here, event.room), group="offer")
+            self.run_worker(partial(offer, self, self.here, event.room), group="offer")
         self.notices.see(event.room)
 
     def on_away(self, _: Away) -> None:
@@ -300,7 +299,7 @@ class PostroomApp(ScreenPart, App[int]):
         if self.here is not None:
             from postroom.tui.here import start
 
-            self.run_worker(start(self, self.here), group="up", exclusive=True)
+            self.run_worker(partial(start, self, self.here), group="up", exclusive=True)
 
     def renew(self) -> None:
         """Fetch the state soon: something was done that the post room tells nobody, such as reading a message."""

@@ -22,7 +22,7 @@ from postroom.workers.offer import HOW, means, words
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from textual.events import Click
 
@@ -88,7 +88,7 @@ class Beginning(ScreenPart, ModalScreen[str]):
     Args:
         offered: what there is to choose from, with a folder.
         said: what there is to say above it.
-        look: looks again for what there is. Blocking; raises PostroomError.
+        look: looks again for what there is; raises PostroomError.
     """
 
     DEFAULT_CSS = """
@@ -114,7 +114,7 @@ class Beginning(ScreenPart, ModalScreen[str]):
         Binding("down", "app.focus_next", show=False),
     ]
 
-    def __init__(self, offered: Offer, said: str, look: Callable[[], Offer]) -> None:
+    def __init__(self, offered: Offer, said: str, look: Callable[[], Awaitable[Offer]]) -> None:
         super().__init__()
         self._offered, self._first, self._look = offered, said, look
         self.guarded_until = float("inf")  # until it is seen
@@ -192,12 +192,12 @@ class Beginning(ScreenPart, ModalScreen[str]):
         if self._agent.ready:
             self._begin()
         else:
-            self.run_worker(self._begin_with_key(), exclusive=True)
+            self.run_worker(self._begin_with_key, exclusive=True)
 
     async def _begin_with_key(self) -> None:
         """Start it if its key has been stored since the dialog opened."""
         try:
-            found = await self.port.calls.run(self._look)
+            found = await self._look()
         except PostroomError as error:
             self._refuse(error.message)
             return

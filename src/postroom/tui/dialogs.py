@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from rich.text import Text
@@ -127,7 +126,7 @@ class PinDialog(ModalScreen[str]):
         self.dismiss("")
 
 
-async def with_pin(app: ScreenPort, call: Callable[[str], T]) -> T:
+async def with_pin(app: ScreenPort, call: Callable[[str], Awaitable[T]]) -> T:
     """What `call` returns with the PIN, "" at first; the person is asked where the control plane does.
 
     Raises:
@@ -137,7 +136,7 @@ async def with_pin(app: ScreenPort, call: Callable[[str], T]) -> T:
     tries, pin = Tries(), ""
     while True:
         try:
-            return await app.calls.run(partial(call, pin))
+            return await call(pin)
         except (PinRequired, PinWrong) as error:
             pin = await app.push_screen_wait(PinDialog(tries.again(error)))
             if not pin:

@@ -68,6 +68,9 @@ class Unexpected:
 
     def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
+        if isinstance(error, asyncio.InvalidStateError):
+            # anyio wakes a call over a unix socket even where that was cancelled in the same turn of the loop.
+            return
         if isinstance(error, PostroomError):
             self._app.post_message(trouble(error))
         elif isinstance(error, Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ async def start(app: ScreenPort, here: Here) -> None:
     """Start it, and say what comes of it; the link finds it by itself."""
     app.post_message(Said("starting the post room ..."))
     try:
-        await app.calls.run(here.start)
+        await asyncio.to_thread(here.start)  # it waits for a process
     except PostroomError as error:
         app.post_message(trouble(error))
     else:
@@ -53,14 +54,15 @@ async def offer(app: ScreenPort, here: Here, room: Room, *, asked: bool = False)
         asked: the person wants that; else nothing is said where workers are there already.
     """
 
-    def look() -> Offer:
+    async def look() -> Offer:
         from postroom.workers.offer import look
 
-        known, workers = app.client.credentials(), room.status["workers"]
-        return look(known, workers, here.state, asked=asked)
+        known, workers = await app.client.credentials(), room.status["workers"]
+        # It runs git, and looks for programs.
+        return await asyncio.to_thread(look, known, workers, here.state, asked=asked)
 
     try:
-        found = await app.calls.run(look)
+        found = await look()
     except PostroomError as error:
         app.post_message(trouble(error))
         return

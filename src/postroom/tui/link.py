@@ -1,7 +1,7 @@
 """The screen's link to the post room: what happens there, its state, and whether it is there at all.
 
-    /v1/events ── Following ──▶ Happened ──▶ the parts
-                      └─ stale ──▶ status, projects, agents ──▶ Snapshot ──▶ the parts
+    /v1/events ── follow ──▶ Happened ──▶ the parts
+                   └─ stale ──▶ status, projects, agents ──▶ Snapshot ──▶ the parts
 
 The state is fetched when something has happened, never more than twice a second, and never while nothing happens.
 """
@@ -9,7 +9,6 @@ The state is fetched when something has happened, never more than twice a second
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from postroom.errors import (
 )
 from postroom.lines.words import natural
 from postroom.protocol.limits import MAX_PAGE
-from postroom.tui.following import Following, Source
+from postroom.tui.following import follow
 from postroom.tui.news import Away, Happened, Said, Snapshot
 from postroom.view.room import Room
 
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.dom import DOMNode
     from textual.message import Message
+    from textual.worker import Worker
 
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
     from postroom.protocol.shapes import Approval, Listed, Status
-    from postroom.tui.calls import Calls
 
 PAUSE = 0.5
 """Seconds between two snapshots: each makes the post room look at every worker."""
@@ -64,33 +63,26 @@ class Link:
         away: since when the post room is gone, in seconds since the epoch; None while it is there.
     """
 
-    def __init__(self, app: App[int], client: Client, calls: Calls) -> None:
-        self._app, self._client, self._calls = app, client, calls
+    def __init__(self, app: App[int], client: AsyncClient) -> None:
+        self._app, self._client = app, client
         self.away: float | None = None
-        self._everything = True
         self._mended = True
         self._stale = asyncio.Event()
-        self._following: Following | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._workers: list[Worker[None]] = []
         self._again: asyncio.TimerHandle | None = None
-        self._retry: asyncio.TimerHandle | None = None
         self._older: asyncio.TimerHandle | None = None
         self._agents: tuple[float, tuple[Listed, ...]] = (0.0, ())
 
     def start(self) -> None:
         """Begin."""
-        self._follow(self._client.follow_everything)
-        self._keeping = asyncio.create_task(self._keep(), name="snapshots")
-        self._keeping.add_done_callback(_ended)
+        self._workers = [self._app.run_worker(self._keep), self._app.run_worker(self._follow)]
         self.refresh()
 
     def close(self) -> None:
         """End; nothing is posted any more."""
-        if self._following is not None:
-            self._following.close()
-        if self._keeping is not None:
-            self._keeping.cancel()
-        for timer in (self._again, self._retry, self._older):
+        for worker in self._workers:
+            worker.cancel()
+        for timer in (self._again, self._older):
             if timer is not None:
                 timer.cancel()
 
@@ -100,44 +92,36 @@ class Link:
 
     # ── what happens ──
 
-    def _follow(self, stream: Callable[..., Source]) -> None:
-        loop = asyncio.get_running_loop()
-
-        def away(gone: bool) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended: so has the screen
-                loop.call_soon_threadsafe(self._went, gone)
-
-        self._following = Following(
-            lambda: stream(away=away), self._take, self._ended, name="everything"
-        )
+    async def _follow(self) -> None:
+        """Follow all that happens; it goes on for ever unless the post room refuses, or something is wrong here."""
+        client = self._client
+        everything = True
+        while True:
+            stream = client.follow_everything if everything else client.follow_inbox
+            error: PostroomError | None = None
+            try:
+                await follow(stream(away=self._went), self._take)
+            except PostroomError as found:
+                error = found
+            may_not = isinstance(error, Forbidden) and not isinstance(error, Unauthorized)
+            if may_not and everything:
+                everything = False  # who does not operate is told of their own messages alone
+                continue
+            why = error.message if error is not None else "the post room has ended the stream"
+            if self.away is None:
+                self._app.post_message(Said(why, bad=True))
+            self._went(True, why)
+            if isinstance(error, Forbidden):
+                return
+            await asyncio.sleep(AGAIN)
+            # An answer with the state shows that it is mended.
+            self._mended = False
+            self.refresh()
 
     def _take(self, events: Sequence[Any]) -> None:
         happened = [event for event in events if event.kind != "open"]
         if happened:
             self._tell(lambda: Happened(happened))
-        self.refresh()
-
-    def _ended(self, error: PostroomError | None) -> None:
-        """The stream goes on for ever unless the post room refuses, or something is wrong here."""
-        client = self._client
-        may_not = isinstance(error, Forbidden) and not isinstance(error, Unauthorized)
-        if may_not and self._everything:
-            # Who does not operate is told of their own messages alone.
-            self._everything = False
-            self._follow(client.follow_inbox)
-            return
-        why = error.message if error is not None else "the post room has ended the stream"
-        if self.away is None:
-            self._app.post_message(Said(why, bad=True))
-        self._went(True, why)
-        if not isinstance(error, Forbidden):
-            self._retry = asyncio.get_running_loop().call_later(AGAIN, self._once_more)
-
-    def _once_more(self) -> None:
-        """Follow again after something that was wrong; an answer with the state shows that it is mended."""
-        self._mended = False
-        client = self._client
-        self._follow(client.follow_everything if self._everything else client.follow_inbox)
         self.refresh()
 
     def _went(self, gone: bool, why: str = "") -> None:
@@ -156,7 +140,7 @@ class Link:
             if self._again is not None:
                 self._again.cancel()
             try:
-                room = await self._calls.run(self._fetch)
+                room = await self._fetch()
             except PostroomError as error:
                 self._failed(error)
             else:
@@ -181,27 +165,27 @@ class Link:
             self._app.post_message(Said(str(error), bad=True))
         self._again = asyncio.get_running_loop().call_later(AGAIN, self.refresh)
 
-    def _fetch(self) -> Room:
+    async def _fetch(self) -> Room:
         client = self._client
-        status = client.status()
+        status = await client.status()
         if len(status["alerts"]) >= ALERTS:
-            status["alerts"] = client.alerts()
+            status["alerts"] = await client.alerts()
         projects = {name for w in status["workers"] if (name := w["project"])}
         return Room(
             status,
-            tuple(sorted(projects | set(client.projects()), key=natural)),
-            pending(client, status),
-            self._elsewhere(),
-            tuple(client.inbox(limit=MAX_PAGE)) if status.get("inbox") else (),
-            client.server.url,
+            tuple(sorted(projects | set(await client.projects()), key=natural)),
+            await pending(client, status),
+            await self._elsewhere(),
+            tuple(await client.inbox(limit=MAX_PAGE)) if status.get("inbox") else (),
+            client.transport.server.url,
             time.time(),
         )
 
-    def _elsewhere(self) -> tuple[Listed, ...]:
+    async def _elsewhere(self) -> tuple[Listed, ...]:
         fetched, agents = self._agents
         if not fetched or time.monotonic() - fetched > AGENTS_LAST:
-            found = [*self._client.agents(kind="external"), *self._client.agents(kind="human")]
-            agents = tuple(found)
+            found = [await self._client.agents(kind=kind) for kind in ("external", "human")]
+            agents = tuple(agent for some in found for agent in some)
             self._agents = time.monotonic(), agents
         return agents
 
@@ -221,18 +205,12 @@ class Link:
             yield from screen.walk_children()
 
 
-def _ended(keeping: asyncio.Task[None]) -> None:
-    """An error that nobody expected is the loop's: without it the screen would show an old state for ever."""
-    if not keeping.cancelled() and (error := keeping.exception()) is not None:
-        raise error
-
-
-def pending(client: Client, status: Status) -> tuple[Approval, ...] | None:
+async def pending(client: AsyncClient, status: Status) -> tuple[Approval, ...] | None:
     """All pending approvals, the oldest first; None where the status has all."""
     if len(status.get("approvals", [])) < SHOWN:
         return None
     found: list[Approval] = []
-    while page := client.approvals(limit=MAX_PAGE, before=found[-1]["seq"] if found else 0):
+    while page := await client.approvals(limit=MAX_PAGE, before=found[-1]["seq"] if found else 0):
         found += page
         if len(page) < MAX_PAGE:
             break

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from textual.message import Message
     from textual.screen import Screen
 
-    from postroom.client.http import Client
-    from postroom.tui.calls import Calls
+    from postroom.client.http import AsyncClient
     from postroom.tui.news import Target
     from postroom.tui.worker.changes import Review
     from postroom.view.room import Room
@@ -29,7 +28,7 @@ class ScreenPort(Protocol):
     """The application, for its parts; what goes from part to part is posted (`tui.news`).
 
     Attributes:
-        client: of the post room; its calls block, so `calls` runs them.
+        client: of the post room.
         room: the newest state, None before the first.
         target: what is looked at, None for nothing yet.
         review: what is seen of changes, and said about them.
@@ -37,8 +36,7 @@ class ScreenPort(Protocol):
         pressed_at: when a key was last pressed, on the monotonic clock.
     """
 
-    client: Client
-    calls: Calls
+    client: AsyncClient
     room: Room | None
     target: Target | None
     review: Review
@@ -81,7 +79,7 @@ class ScreenPort(Protocol):
         """The same, and wait for its result; in a worker alone."""
         ...
 
-    def run_worker(self, work: Awaitable[Any]) -> Any:
+    def run_worker(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Do it beside everything else."""
 
     async def run_action(self, action: str) -> bool:
@@ -102,13 +100,13 @@ class ScreenPart:
         """The application."""
         return port_of(cast("DOMNode", self))
 
-    def run_worker(self, work: Any, *args: Any, **how: Any) -> Any:
+    def run_worker(self, work: Callable[[], Awaitable[Any]], *args: Any, **how: Any) -> Any:
         """As Textual does; an error that can be expected is said above the line where one types, and ends nothing."""
         return cast("DOMNode", super()).run_worker(partial(self._tried, work), *args, **how)
 
-    async def _tried(self, work: Any) -> Any:
+    async def _tried(self, work: Callable[[], Awaitable[Any]]) -> Any:
         try:
-            return await (work() if callable(work) else work)
+            return await work()
         except PostroomError as error:
             self.port.post_message(trouble(error))
 
@@ -120,6 +118,6 @@ def started(
 
     @wraps(do)
     def start(app: ScreenPort, *args: P.args, **kwargs: P.kwargs) -> None:
-        app.run_worker(do(app, *args, **kwargs))
+        app.run_worker(partial(do, app, *args, **kwargs))
 
     return start

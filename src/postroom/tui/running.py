@@ -21,7 +21,7 @@ from postroom_a2a.text import one_line
 if TYPE_CHECKING:
     from textual.app import App
 
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
     from postroom.tui.here import Here
     from postroom.tui.news import Target
 
@@ -33,7 +33,7 @@ FAILED = 1
 
 
 def run(
-    client: Client,
+    client: AsyncClient,
     *,
     start: Target | None = None,
     needs: bool = False,
@@ -44,7 +44,7 @@ def run(
     """Open the screen until the person leaves; returns the exit status.
 
     Args:
-        client: of the post room; it stays open.
+        client: of the post room; it is closed in the end.
         start: what is shown first.
         needs: open the first dialog at once.
         mouse: let the screen have the mouse; without it the terminal keeps it, to select text.
@@ -52,7 +52,7 @@ def run(
         here: the post room, where it is one of this machine.
     """
     # One of another machine is not ours to end.
-    ends = " (postroom down ends it)" if client.server.pid else ""
+    ends = " (postroom down ends it)" if client.transport.server.pid else ""
     history = History(person_file())
     app = PostroomApp(
         client, start=start, needs=needs, history=history, notify=Way(notify), here=here

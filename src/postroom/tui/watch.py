@@ -10,8 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from postroom.tui.calls import Calls
-from postroom.tui.ending import on_signals
+from postroom.tui.ending import Unexpected, on_signals
 from postroom.tui.frame import Head
 from postroom.tui.link import Link
 from postroom.tui.news import Happened, Said, Snapshot
@@ -23,7 +22,7 @@ from postroom.view.room import Room
 from postroom_a2a.text import printable
 
 if TYPE_CHECKING:
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
 
 AGEING = 30.0
 """Seconds after which ages are written anew."""
@@ -60,7 +59,7 @@ class WatchApp(App[int]):
     """The page.
 
     Args:
-        client: of the post room; the page does not close it.
+        client: of the post room; the page closes it.
     """
 
     TITLE = "postroom watch"
@@ -71,11 +70,11 @@ class WatchApp(App[int]):
         Binding("tab", "app.focus_next", "other part"),
     ]
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: AsyncClient) -> None:
         super().__init__()
         self.client = client
-        self.calls = Calls()
         self.link: Link | None = None
+        self._unexpected: Unexpected | None = None
         self._lines = ChangeLines()
 
     def compose(self) -> ComposeResult:
@@ -90,10 +89,11 @@ class WatchApp(App[int]):
 
     def on_mount(self) -> None:
         """Begin."""
+        self._unexpected = Unexpected(self, self._handle_exception)
         if not self.is_headless:
             on_signals(self)
         self.query_one(RowLog).focus()
-        self.link = Link(self, self.client, self.calls)
+        self.link = Link(self, self.client)
         self.link.start()
 
     def on_resize(self) -> None:
@@ -112,14 +112,16 @@ class WatchApp(App[int]):
         """Show what is wrong."""
         self.query_one("#said", Static).update(printable(event.text))
 
-    def on_unmount(self) -> None:
+    async def on_unmount(self) -> None:
         """Let go of what runs."""
         if self.link is not None:
             self.link.close()
-        self.calls.close()
+        await self.client.close()
+        if self._unexpected is not None:
+            self._unexpected.close()
 
 
-def run(client: Client, *, mouse: bool = True) -> int:
+def run(client: AsyncClient, *, mouse: bool = True) -> int:
     """Show the page until the person leaves; returns the exit status."""
     app = WatchApp(client)
     app.run(mouse=mouse)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import anyio
 import pytest
 from textual.css.query import NoMatches
+from textual.worker import WorkerFailed
 
+from postroom.http.unix import bind_unix
 from postroom.tui.needs import dialog
 from postroom.tui.needs.approval import ApprovalDialog
 from postroom.tui.needs.dialog import Phase
@@ -82,18 +86,38 @@ async def test_an_error_that_nobody_expected_in_the_state_ends_the_screen_with_a
         app = app_of(pilot)
         ended: list[Exception] = []
         monkeypatch.setattr(app, "_handle_exception", ended.append)
-        monkeypatch.setattr(app._unexpected, "_failed", ended.append)
         link = app.link
         assert link is not None
         await until(pilot, lambda: app.room)
 
-        def fetch() -> Room:
+        async def fetch() -> Room:
             raise KeyError("deadletters")  # an earlier version has no such field
 
         monkeypatch.setattr(link, "_fetch", fetch)
         link.refresh()
         await until(pilot, lambda: ended)
-        assert isinstance(ended[0], KeyError)
+        assert isinstance(ended[0], WorkerFailed)
+        assert isinstance(ended[0].error, KeyError)
+
+
+async def test_an_answer_that_comes_as_its_call_is_cancelled_does_not_end_the_screen(
+    shared: TaskRoom, tmp_path: Path
+):
+    async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
+        await until(pilot, lambda: app_of(pilot).room)
+        with bind_unix(tmp_path / "door") as listener:
+            listener.listen()
+            stream = await anyio.connect_unix(tmp_path / "door")
+            link, _ = listener.accept()
+            call = asyncio.create_task(stream.receive())
+            with link:
+                await pilot.pause(0.05)
+                link.send(b"answer")
+                asyncio.get_running_loop().call_soon(call.cancel)
+                await asyncio.wait({call})
+            await stream.aclose()
+        await pilot.pause(0.05)
+        assert app_of(pilot).at_work
 
 
 async def test_a_late_result_for_a_widget_that_went_with_the_screen_is_no_failure(

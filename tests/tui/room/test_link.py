@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from library.nats.cuts import Way
-from postroom.client.http import Client
+from postroom.client.http import AsyncClient
 from postroom.client.locate import ServerAddress
 from postroom.tui.app import PostroomApp
 from postroom.tui.link import PAUSE, Link
@@ -52,13 +52,12 @@ async def way_to(room: TaskRoom, folder: Path) -> AsyncGenerator[Way]:
 
 
 @asynccontextmanager
-async def person_of(room: TaskRoom, nick: str) -> AsyncGenerator[tuple[Client, str]]:
+async def person_of(room: TaskRoom, nick: str) -> AsyncGenerator[tuple[AsyncClient, str]]:
     """Somebody who does not operate, by a key as `postroom login` keeps it; and the key's id."""
     made = (await room.api.post("/v1/people", json={"nick": nick})).json()
     address = ServerAddress(f"http://{room.site.host}", 0, made["key"]["key"])
     try:
-        with Client.on(lambda: address) as client:
-            yield client, made["key"]["id"]
+        yield AsyncClient.on(lambda: address), made["key"]["id"]
     finally:
         await room.api.delete(f"/v1/people/{nick}")
 
@@ -152,9 +151,9 @@ async def test_the_state_is_fetched_at_most_twice_a_second_however_much_happens(
     fetched: list[float] = []
     fetch = Link._fetch
 
-    def counted(self: Link) -> Room:
+    async def counted(self: Link) -> Room:
         fetched.append(time.monotonic())
-        return fetch(self)
+        return await fetch(self)
 
     monkeypatch.setattr(Link, "_fetch", counted)
     monkeypatch.setattr("postroom.tui.link.PAUSE", PAUSE)

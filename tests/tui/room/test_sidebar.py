@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
 from pathlib import Path
 
 import pytest
 from textual import events
 
-from postroom.client.http import Client
+from postroom.client.http import AsyncClient
 from postroom.projection.changes import Change
 from postroom.protocol.shapes import Status
 from postroom.tui.app import PostroomApp
@@ -69,13 +69,13 @@ async def test_what_needs_the_person_stands_first_and_enter_opens_it(
 async def test_panes_say_that_they_load_until_there_is_something(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    held, asked = threading.Event(), Client.status
+    held, asked = asyncio.Event(), AsyncClient.status
 
-    def slow(client: Client) -> Status:
-        held.wait(SECONDS)
-        return asked(client)
+    async def slow(client: AsyncClient) -> Status:
+        await asyncio.wait_for(held.wait(), SECONDS)
+        return await asked(client)
 
-    monkeypatch.setattr(Client, "status", slow)
+    monkeypatch.setattr(AsyncClient, "status", slow)
     async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
         try:
             await until(pilot, lambda: "loading ..." in screen_text(pilot.app))

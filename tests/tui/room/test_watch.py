@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from postroom.client.http import Client
+from postroom.client.http import AsyncClient
 from postroom.tui.watch import WatchApp
 from tests.control.taskroom import TaskRoom
 from tests.tui.conftest import screen_text, until, working
@@ -19,9 +19,8 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def page(state: Path, size: tuple[int, int]) -> AsyncGenerator[Pilot[int]]:
-    with Client.at(state) as client:
-        async with WatchApp(client).run_test(size=size) as pilot:
-            yield pilot
+    async with WatchApp(AsyncClient.at(state)).run_test(size=size) as pilot:
+        yield pilot
 
 
 @pytest.mark.parametrize("size", [(40, 10), (160, 50)], ids=str)

@@ -164,8 +164,8 @@ async def test_nothing_is_sent_twice_when_a_line_is_typed_again_after_an_error(
         client = screen.app.client
         send = client.send
 
-        def lost(*words: Any, **more: Any) -> Any:
-            send(*words, **more)
+        async def lost(*words: Any, **more: Any) -> Any:
+            await send(*words, **more)
             raise PostroomError("the answer was lost")
 
         monkeypatch.setattr(client, "send", lost)

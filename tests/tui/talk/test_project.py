@@ -9,6 +9,7 @@ import pytest
 
 from postroom.errors import Forbidden
 from postroom.tui.news import Target
+from postroom.tui.talk.view import View
 from postroom_a2a.task_state import TaskState
 from tests.control.doing import REQUEST
 from tests.control.taskroom import TaskRoom
@@ -85,25 +86,25 @@ async def test_who_does_not_operate_sees_the_posts_alone(
 async def test_a_lost_receipt_is_read_again_when_the_link_is_back(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    taken, deaf = View._take, []
+
+    def take(view: View, events: Any) -> None:
+        taken(view, [event for event in events if not deaf or event.kind != "receipt"])
+
+    monkeypatch.setattr(View, "_take", take)
     async with looking(shared, tmp_path) as (coder, screen):
         await screen.look(coder.target)
         await screen.talk.send("hello")
         await screen.shows("hello · accepted")
-        view = screen.talk._shown
-        assert view is not None
-        taken = view._take
-
-        def deaf(events: Any) -> None:
-            taken([event for event in events if event.kind != "receipt"])
-
-        following: Any = view._following
-        following._take = deaf
+        deaf.append(True)
         from postroom.protocol.receipts import State
 
         await coder.receipt((await coder.mails())[0]["id"], State.SEEN)
         await coder.write("written later")
         await screen.shows("written later")
         assert "hello · accepted" in screen.text
+        view = screen.talk._shown
+        assert view is not None
         view._went(True)
         await screen.shows("the post room is away")
         view._went(False)

@@ -31,13 +31,13 @@ async def test_what_a_worker_does_unasked_is_shown_and_changed(shared: TaskRoom,
         await pilot.press("enter")
         await until(pilot, lambda: "Bash(npm test *)" in screen_text(pilot.app))
         await until(pilot, lambda: isinstance(pilot.app.screen, Page))
-        found = await app_of(pilot).calls.run(lambda: app_of(pilot).client.policy(coder.uid))
+        found = await app_of(pilot).client.policy(coder.uid)
         assert [each["pattern"] for each in found["added"]] == ["Bash(npm test *)"]
         await pilot.press("escape")
         line_of(pilot).text = "/policy @coder --remove 'Bash(npm test *)'"
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, Page))
-        found = await app_of(pilot).calls.run(lambda: app_of(pilot).client.policy(coder.uid))
+        found = await app_of(pilot).client.policy(coder.uid)
         assert not found["added"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.app import App
 
-from postroom.client.http import Client
+from postroom.client.http import AsyncClient
 from postroom.tui.app import PostroomApp
 from postroom.tui.running import run
 from tests.client.standin import Standin
@@ -29,8 +29,7 @@ def test_leaving_says_that_everything_goes_on(
 ) -> None:
     monkeypatch.setattr(PostroomApp, "run", lambda *_, **__: None)
 
-    with Client.at(surroundings, "") as client:
-        assert run(client) == 0
+    assert run(AsyncClient.at(surroundings, "")) == 0
 
     said = "postroom: left; everything goes on (postroom down ends it)\n"
     assert capsys.readouterr().out == said
@@ -45,8 +44,7 @@ def test_a_failure_of_the_screen_is_one_line_and_a_file_with_the_details(
 
     monkeypatch.setattr(PostroomApp, "run", fail)
 
-    with Client.at(surroundings, "") as client:
-        assert run(client) == 1
+    assert run(AsyncClient.at(surroundings, "")) == 1
 
     told = capsys.readouterr()
     log = surroundings / "cache" / "postroom" / "screen.log"
@@ -75,8 +73,7 @@ def test_an_error_inside_textual_is_one_line_too_and_no_value_of_a_variable_is_s
     if not told:  # as if Textual asked for errors in another way
         monkeypatch.delattr(PostroomApp, "_handle_exception")
 
-    with Client.at(surroundings, "") as client:
-        assert run(client) == 1
+    assert run(AsyncClient.at(surroundings, "")) == 1
 
     said = "".join(capfd.readouterr())
     assert f"the screen failed: {'KeyError: 14' if told else 'no details are known'}" in said

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from postroom.client.http import Client
+from postroom.client.http import AsyncClient
 from postroom.client.locate import ServerAddress
 from postroom.errors import InvalidInput, NotFound
 from postroom.tui.news import Target
@@ -48,8 +49,12 @@ def standin(tmp_path: Path) -> Iterator[Standin]:
 def spawned(folder: Path, line: str, project: str = "") -> tuple[str, Target, bool]:
     command = parse(line)
     assert isinstance(command, Command)
-    with Client.at(folder, "") as client:
-        return spawn(client, command, project)
+
+    async def run() -> tuple[str, Target, bool]:
+        async with AsyncClient.at(folder, "") as client:
+            return await spawn(client, command, project)
+
+    return asyncio.run(run())
 
 
 def test_a_file_is_spawned_with_its_values_into_the_project_that_is_looked_at(
@@ -128,8 +133,6 @@ def test_a_post_room_of_another_machine_gets_no_folder_of_this_one(
     command = parse(f"/spawn codex --workspace {tmp_path}")
     assert isinstance(command, Command)
 
-    with (
-        Client.on(lambda: ServerAddress(standin.url, 0, TOKEN)) as client,
-        pytest.raises(InvalidInput, match="cannot work on a folder of this one"),
-    ):
-        spawn(client, command, "")
+    client = AsyncClient.on(lambda: ServerAddress(standin.url, 0, TOKEN))
+    with pytest.raises(InvalidInput, match="cannot work on a folder of this one"):
+        asyncio.run(spawn(client, command, ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from postroom.client.http import AsyncClient
+from postroom.client.stream import AsyncWorkerEvents
 from postroom.tui.news import Chosen, Target
 from postroom.tui.rowlog.log import RowLog
 from postroom.tui.worker.blocks import FIRST, PAGE
@@ -155,27 +158,30 @@ async def test_older_events_come_page_by_page_each_once(shared: TaskRoom, tmp_pa
 
 
 async def test_after_a_lost_connection_nothing_is_missing_and_nothing_comes_twice(
-    shared: TaskRoom, tmp_path: Path
+    shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    sources: list[AsyncWorkerEvents] = []
+    connected, events = asyncio.Event(), AsyncClient.events
+
+    def kept(*words: Any, **more: Any) -> AsyncWorkerEvents:
+        sources.append(events(*words, **more))
+        sources[-1].connected = connected.set
+        return sources[-1]
+
+    monkeypatch.setattr(AsyncClient, "events", kept)
     async with working(shared, tmp_path) as coder, app_on(coder, size=WIDE) as pilot:
         await coder.report(said("before"))
         choose(pilot, coder)
         await until(pilot, lambda: "● before" in screen_text(pilot.app))
-        source: Any = await until(pilot, lambda: followed(pilot))
-        source._link.shut()
+        await until(pilot, connected.is_set)
+        [source] = sources
+        source.shut()
         await coder.report(said("meanwhile"))
         await until(pilot, lambda: "● meanwhile" in screen_text(pilot.app))
         await coder.report(said("after"))
         await until(pilot, lambda: "● after" in screen_text(pilot.app))
         assert log(pilot).row_count == 3
         await until(pilot, lambda: "connecting again" not in screen_text(pilot.app))
-
-
-def followed(pilot: Pilot[int]) -> Any:
-    """The stream of the pane once it is connected."""
-    feed = pane(pilot)._feed
-    source: Any = feed._following._source if feed and feed._following else None
-    return source if source is not None and source.connected.is_set() else None
 
 
 async def test_of_a_worker_that_is_removed_what_was_shown_stays(shared: TaskRoom, tmp_path: Path):

@@ -48,7 +48,11 @@ async def opened(
 ) -> PostroomApp:
     app = pilot.app
     assert isinstance(app, PostroomApp)
-    monkeypatch.setattr(app.client, "diff", lambda _: found)
+
+    async def diff(_: str) -> Difference:
+        return found
+
+    monkeypatch.setattr(app.client, "diff", diff)
     acts.open_diff(app, Target("coder", coder.uid))
     await until(pilot, lambda: "+better" in screen_text(app))
     return app
@@ -83,7 +87,7 @@ async def test_comments_on_lines_and_files_reach_the_agent_as_one_message_with_p
         await agreed(pilot)
         await shows(pilot, "sent to @coder: 2 comments")
         await until(pilot, lambda: "W send" not in keys(pilot))
-        (mail,) = await app.calls.run(lambda: app.client.chat(coder.uid))
+        (mail,) = await app.client.chat(coder.uid)
         text = "".join(part.get("text", "") for part in mail["parts"])
         said = ("Comments on your changes:\n\na.py:2\n    +", "new\nwhy new\n\nb.py\na test!")
         assert text.startswith(said[0])

@@ -71,7 +71,7 @@ async def test_the_tree_goes_up_to_the_first_requester_and_down_to_all_that_was_
         await at_work(coder.hand, write)
         test = await delegated(shared, coder.hand, tester.hand, "test it")
         async with app_on(coder, size=(100, 24)) as pilot:
-            found = await app_of(pilot).calls.run(lambda: tree_of(app_of(pilot).client, write))
+            found = await tree_of(app_of(pilot).client, write)
             edges = [(node.task["text"], node.guessed) for node in found.all()]
             assert edges == [("ship it", False), ("write it", False), ("test it", True)]
             acts.open_tree(app_of(pilot), of(coder))
@@ -121,7 +121,11 @@ async def test_a_diff_shows_its_files_what_is_missing_and_how_to_take_it_over(
         "command": "git merge postroom/coder",
     }
     async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
-        monkeypatch.setattr(app_of(pilot).client, "diff", lambda _: found)
+
+        async def diff(_: str) -> Difference:
+            return found
+
+        monkeypatch.setattr(app_of(pilot).client, "diff", diff)
         acts.open_diff(app_of(pilot), of(coder))
         await until(pilot, lambda: "+new" in screen_text(pilot.app))
         await until(pilot, lambda: "m merges it" in screen_text(pilot.app))
@@ -142,7 +146,7 @@ async def test_a_worker_without_a_folder_has_no_diff_and_it_says_so(
 ):
     async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
         with pytest.raises(NotFound) as refused:
-            await app_of(pilot).calls.run(lambda: app_of(pilot).client.diff(coder.uid))
+            await app_of(pilot).client.diff(coder.uid)
         acts.open_diff(app_of(pilot), of(coder))
         start = refused.value.message[:30]
         await until(pilot, lambda: start in screen_text(pilot.app))

@@ -19,8 +19,9 @@ from postroom.cli.prompt import LONGEST, Prompt
 from postroom.cli.waiting import check
 from postroom.client.answering import Answering
 from postroom.client.http import Client
-from postroom.client.stream import Event
+from postroom.client.stream import Event, EventStream
 from postroom.client.targets import ChatTarget
+from postroom.client.wire import done
 from postroom.errors import (
     CallerError,
     InvalidInput,
@@ -270,7 +271,9 @@ class Conversation:
         """
         after = self._show_history(history)
         descriptor = -1 if sys.stdin is None else sys.stdin.fileno()
-        with Sources(self._target.follow(after), descriptor, self._prompt) as sources:
+        with Sources(
+            EventStream.over(self._target.follow(after)), descriptor, self._prompt
+        ) as sources:
             self._commands.ask_by(sources.secret)
             self._talk(sources, ending.milestone is not None)
             if ending.milestone is not None:
@@ -279,7 +282,7 @@ class Conversation:
 
     def _show_history(self, limit: int) -> int:
         """Print the history; returns the stream sequence after which the live part begins."""
-        records = self._target.history(max(1, limit))  # at least one, to know the sequence
+        records = done(self._target.history(max(1, limit)))  # at least one, to know the sequence
         if limit:
             for record in records:
                 self._show(record)
@@ -301,9 +304,10 @@ class Conversation:
             if self._typed and self._commands.done(text, self._screen.happened):
                 return
             if self._typed and text.startswith(FILE):
-                record = self._target.send("", [self._upload(text.removeprefix(FILE).strip())])
+                parts = [self._upload(text.removeprefix(FILE).strip())]
+                record = done(self._target.send("", parts))
             else:
-                record = self._target.send(text)
+                record = done(self._target.send(text))
         except (CallerError, Refused) as error:
             if not self._typed:
                 raise

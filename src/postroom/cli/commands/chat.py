@@ -74,9 +74,9 @@ def command(
             check_project(client, target, new=new)
         me = client.status()["me"]
         if to_project:
-            other = (ProjectTarget if posts else ActivityTarget)(client, target)
+            other = (ProjectTarget if posts else ActivityTarget)(client.inner, target)
         else:
-            other = AgentTarget(client, target)
+            other = AgentTarget(client.inner, target)
         screen = Screen(me["uid"], echoed=by_person and on_screen, receipts=on_screen)
         prompt = None
         if edited:

@@ -105,6 +105,7 @@ def command(
         raise click.UsageError("--wait needs --task, and shows it as lines")
     from postroom.cli.following import follow
     from postroom.cli.starting import details, keep, report
+    from postroom.client.wire import done
     from postroom.templates.reading import check, located, overrides, read
     from postroom.templates.spawning import folder_of, give, spawn
     from postroom.view.tasks import accepted_line, short
@@ -120,26 +121,28 @@ def command(
     with connect() as client, details(verbose):
         keep(client, key)
         worker = pin_of(pin_file).used(
-            lambda known: spawn(
-                client,
-                bundle,
-                name.removeprefix("@"),
-                project=project.removeprefix("#"),
-                overrides=values,
-                sandbox=sandbox,
-                isolation=isolation or "",
-                path=str(path.absolute()),
-                workspace=folder,
-                mode=mode or "",
-                branches=branches,
-                autonomous=autonomous,
-                wait=0.0 if detach else WAIT,
-                pin=known,
+            lambda known: done(
+                spawn(
+                    client.inner,
+                    bundle,
+                    name.removeprefix("@"),
+                    project=project.removeprefix("#"),
+                    overrides=values,
+                    sandbox=sandbox,
+                    isolation=isolation or "",
+                    path=str(path.absolute()),
+                    workspace=folder,
+                    mode=mode or "",
+                    branches=branches,
+                    autonomous=autonomous,
+                    wait=0.0 if detach else WAIT,
+                    pin=known,
+                )
             )
         )
         if not as_json:
             click.echo(spawned(worker))
-        given = give(client, worker, task)
+        given = done(give(client.inner, worker, task))
         if as_json:
             print_json({**worker, "given": given} if task else worker)
         report(worker)

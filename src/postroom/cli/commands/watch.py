@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.declaring import answers, asks
-from postroom.cli.options import connect, without_mouse
+from postroom.cli.declaring import answers
+from postroom.cli.declaring import asks
+from postroom.cli.options import connect
+from postroom.cli.options import without_mouse
+from postroom.cli.options import connect_async
 from postroom.lines.words import clock
 from postroom_a2a.text import one_line
 
@@ -34,7 +37,7 @@ def command(as_json: bool) -> int:
             from postroom.tui.watch import run
 
             client.status()  # it answers, and takes our key
-            return run(client, mouse=not without_mouse())
+            return run(connect_async(), mouse=not without_mouse())
         from postroom.cli.following import say_away
         from postroom.cli.output import terminal_width
         from postroom.view.happenings import ChangeLines

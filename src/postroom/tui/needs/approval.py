@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
 
-from postroom.client.answering import Answering
+from postroom.client.answering import decided, freed
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError
 from postroom.lines.inputs import draft_of, visible
@@ -27,7 +27,7 @@ from postroom.view.approvals import asked_rows, ending, explained, refused
 from postroom.view.needs import line_of
 
 if TYPE_CHECKING:
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
     from postroom.protocol.shapes import Approval, Task
     from postroom.view.needs import Need
 
@@ -110,11 +110,11 @@ class ApprovalDialog(NeedDialog):
 
     # ── reading ──
 
-    def fetched(self, client: Client) -> tuple[Approval, Task | None]:
+    async def fetched(self, client: AsyncClient) -> tuple[Approval, Task | None]:
         """See `NeedDialog`: with the task for which it is asked."""
-        asked = client.approval(self.need.id, worker=self.need.worker)
+        asked = await client.approval(self.need.id, worker=self.need.worker)
         try:
-            return asked, client.task(asked["task"]) if asked["task"] else None
+            return asked, await client.task(asked["task"]) if asked["task"] else None
         except NotFound:
             return asked, None
 
@@ -188,10 +188,11 @@ class ApprovalDialog(NeedDialog):
         self.say("…")
         client = self.port.client
 
-        def send(pin: str) -> str:
+        async def send(pin: str) -> str:
             refuse_agents("autonomy")
-            answering = Answering(client, channel=CHANNEL)
-            return answering.free(asked["worker"]["uid"], asked["task"], pin)
+            return await freed(
+                client, asked["worker"]["uid"], asked["task"], channel=CHANNEL, pin=pin
+            )
 
         try:
             said = await with_pin(self.port, send)
@@ -274,11 +275,19 @@ class ApprovalDialog(NeedDialog):
         self.say("…")
         client, used = self.port.client, [""]
 
-        def send(pin: str) -> str:
+        async def send(pin: str) -> str:
             refuse_agents("approve")
             used[0] = pin
-            answering = Answering(client, channel=CHANNEL)
-            return answering.decide(asked, decision.value, reason, given, pin)
+            return await decided(
+                client,
+                asked["worker"]["uid"],
+                asked["id"],
+                decision.value,
+                reason,
+                given,
+                pin=pin,
+                channel=CHANNEL,
+            )
 
         try:
             said = await with_pin(self.port, send)
@@ -297,7 +306,7 @@ class ApprovalDialog(NeedDialog):
         client = self.port.client
         uid, request = asked["worker"]["uid"], asked["id"]
         try:
-            now = await self.port.calls.run(lambda: client.approval(request, worker=uid))
+            now = await client.approval(request, worker=uid)
         except PostroomError as error:
             self.over(f"too late: {error.message}", "bad")
         else:
@@ -307,7 +316,7 @@ class ApprovalDialog(NeedDialog):
         """Write the pattern, now that the request itself is allowed."""
         client, worker = self.port.client, asked["worker"]
         try:
-            await self.port.calls.run(lambda: client.allow_always(worker["uid"], pattern, pin))
+            await client.allow_always(worker["uid"], pattern, pin)
         except PostroomError as error:
             said = f"allowed this once; the rule was not written: {whole(error)}"
             self.over(said, "bad", move=Move.DONE, stays=True)

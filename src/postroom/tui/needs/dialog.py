@@ -29,7 +29,7 @@ from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
     from postroom.protocol.shapes import Task
     from postroom.view.needs import Need
 
@@ -202,7 +202,7 @@ class NeedDialog(ScreenPart, ModalScreen[Move]):
         """Read the whole record, again when it may have changed."""
         client = self.port.client
         try:
-            found = await self.port.calls.run(lambda: self.fetched(client))
+            found = await self.fetched(client)
         except NotFound:
             self.over(f"{self.need.who} asks no more")
         except PostroomError as error:
@@ -212,8 +212,8 @@ class NeedDialog(ScreenPart, ModalScreen[Move]):
             if self.phase not in (Phase.BUSY, Phase.OVER):
                 self.take(found)
 
-    def fetched(self, client: Client) -> Any:
-        """The record as the post room has it; runs in a thread."""
+    async def fetched(self, client: AsyncClient) -> Any:
+        """The record as the post room has it."""
         raise NotImplementedError
 
     def take(self, found: Any) -> None:

@@ -16,7 +16,7 @@ from textual.widget import Widget
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from postroom.client.answering import Answering
+from postroom.client.answering import decided
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, PostroomError
 from postroom.lines.inputs import visible
@@ -32,7 +32,7 @@ from postroom.view.tasks import TaskUpdates, is_question, short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
     from postroom.protocol.shapes import Approval, Task, TaskEvent
     from postroom.view.needs import Need
 
@@ -132,9 +132,9 @@ class QuestionDialog(NeedDialog, inherit_bindings=False):
 
     # ── reading ──
 
-    def fetched(self, client: Client) -> _Question:
+    async def fetched(self, client: AsyncClient) -> _Question:
         """See `NeedDialog`."""
-        return _read(client, self.need)
+        return await _read(client, self.need)
 
     def take(self, found: _Question) -> None:
         """See `NeedDialog`."""
@@ -233,13 +233,13 @@ class QuestionDialog(NeedDialog, inherit_bindings=False):
         self.enter(Phase.BUSY)
         self.say("…")
         try:
-            found = await self.port.calls.run(lambda: _read(client, need))
+            found = await _read(client, need)
             if found.over:
                 self.over(f"your answer came too late: {found.over}", "bad")
             elif found.seq != asked.seq:
                 self._again(found)
             elif asked.asked is None:
-                await self.port.calls.run(lambda: client.answer_task(need.id, text))
+                await client.answer_task(need.id, text)
                 self.done(f"answered {short(need.id)} of {need.who}")
             else:
                 await self._say(asked.asked, text)
@@ -254,22 +254,29 @@ class QuestionDialog(NeedDialog, inherit_bindings=False):
         """Answer what is asked in the turn for a message."""
         client = self.port.client
 
-        def send(pin: str) -> str:
+        async def send(pin: str) -> str:
             refuse_agents("approve")
-            answering = Answering(client, channel=CHANNEL)
             given = {"text": text}
-            return answering.decide(asked, Decision.EDITED.value, given=given, pin=pin)
+            return await decided(
+                client,
+                asked["worker"]["uid"],
+                asked["id"],
+                Decision.EDITED.value,
+                given=given,
+                pin=pin,
+                channel=CHANNEL,
+            )
 
         await with_pin(self.port, send)
         self.done(f"answered {short(asked['id'])} of {self.need.who}")
 
 
-def _read(client: Client, need: Need) -> _Question:
+async def _read(client: AsyncClient, need: Need) -> _Question:
     now = time.time()
     if need.kind is NeedKind.QUESTION:
-        task = client.task(need.id)
-        return _of_task(task, _last_events(client, need.id), now)
-    asked = client.approval(need.id, worker=need.worker)
+        task = await client.task(need.id)
+        return _of_task(task, await _last_events(client, need.id), now)
+    asked = await client.approval(need.id, worker=need.worker)
     over = "" if asked["state"] == Decision.PENDING else ending(asked)
     rows = [*_text(asked["title"])]
     if asked["reason"]:
@@ -312,10 +319,10 @@ def _text(text: str) -> Iterator[Row]:
         yield Row.of(visible(line), indent=2, wraps=True)
 
 
-def _last_events(client: Client, task: str) -> list[TaskEvent]:
+async def _last_events(client: AsyncClient, task: str) -> list[TaskEvent]:
     found: list[TaskEvent] = []
     for _ in range(PAGES):
-        page = client.task_events(task, after=found[-1]["seq"] if found else 0, limit=PAGE)
+        page = await client.task_events(task, after=found[-1]["seq"] if found else 0, limit=PAGE)
         found = [*found, *page][-UPDATES - 1 :]
         if len(page) < PAGE:
             break

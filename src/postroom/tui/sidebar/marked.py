@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from postroom.client.answering import Answering
+from postroom.client.answering import decided
 from postroom.client.belonging import refuse_agents
 from postroom.errors import PinPaused, PinRequired, PinWrong, PostroomError
 from postroom.lines.inputs import visible
@@ -24,7 +24,7 @@ from postroom.view.workspaces import counted
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
     from postroom.protocol.shapes import Approval
     from postroom.tui.news import Target
     from postroom.tui.port import ScreenPort
@@ -46,7 +46,7 @@ class Act:
         sentence: what will happen.
     """
 
-    done: Callable[[Client, str, str], Any]
+    done: Callable[[AsyncClient, str, str], Awaitable[Any]]
     word: str
     sentence: str
 
@@ -97,9 +97,7 @@ async def decide(
     """Answer approvals, `allowed` or `denied`, after a question that shows each of them whole."""
     client, now = app.client, time.time()
     refuse_agents("approve")
-    found = await app.calls.run(
-        lambda: [client.approval(need.id, worker=need.worker) for need in needs]
-    )
+    found = [await client.approval(need.id, worker=need.worker) for need in needs]
     waits = [each for each in found if each["state"] == "pending"]
     rows = [row for each in waits for row in _rows(each, now)]
     columns, lines = min(WIDTH, app.size.width - AROUND), app.size.height - AROUND
@@ -111,10 +109,11 @@ async def decide(
     title = f"{verb} {counted(len(waits), 'request')}"
     if not waits or not await app.push_screen_wait(Confirm(title, text_of(rows))):
         return
-    answering = Answering(client, channel=CHANNEL)
 
-    def answered(asked: Approval, pin: str) -> str:
-        return answering.decide(asked, decision, pin=pin)
+    async def answered(asked: Approval, pin: str) -> str:
+        return await decided(
+            client, asked["worker"]["uid"], asked["id"], decision, pin=pin, channel=CHANNEL
+        )
 
     calls = {
         f"{short(each['id'])} of {address(each['worker'])}": partial(answered, each)
@@ -129,16 +128,18 @@ def _rows(asked: Approval, now: float) -> list[Row]:
     return [head, *asked_rows(asked, now)]
 
 
-async def _each(app: ScreenPort, calls: Mapping[str, Callable[[str], Any]], word: str) -> None:
+async def _each(
+    app: ScreenPort, calls: Mapping[str, Callable[[str], Awaitable[Any]]], word: str
+) -> None:
     """Do all of them, and say what came of it; one that fails hinders no other."""
     left = dict(calls)
     done: list[str] = []
     wrong: list[str] = []
 
-    def go(pin: str) -> None:
+    async def go(pin: str) -> None:
         for name in list(left):
             try:
-                left[name](pin)
+                await left[name](pin)
             except PINS:
                 raise
             except PostroomError as error:

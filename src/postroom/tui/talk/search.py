@@ -29,7 +29,7 @@ from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
 
 PAGE = 50
 """Messages of one answer."""
@@ -101,7 +101,7 @@ class Search(ScreenPart, ModalScreen[Place | None]):
         client, log = self.port.client, self.query_one(RowLog)
         self._say("searching …")
         try:
-            me, mails, posts = await self.port.calls.run(lambda: _find(client, words, before))
+            me, mails, posts = await _find(client, words, before)
         except PostroomError as error:
             self._say(str(error))
             return
@@ -175,8 +175,8 @@ def _key(record: Any) -> str:
     return f"found-{'mail' if 'to' in record else 'post'}-{record['seq']}"
 
 
-def _find(
-    client: Client, text: str, before: int | None
+async def _find(
+    client: AsyncClient, text: str, before: int | None
 ) -> tuple[str, Sequence[Any], Sequence[Any]]:
     """Who looks, messages, and posts (with the newest messages alone), with all words."""
     words = text.split()
@@ -185,14 +185,14 @@ def _find(
     other = others[0] if len(others) == 1 else ""
     if not other:
         said = words
-    me = client.status()["me"]["uid"]
-    mails = client.search(" ".join(said), other=other, limit=PAGE, before=before)
+    me = (await client.status())["me"]["uid"]
+    mails = await client.search(" ".join(said), other=other, limit=PAGE, before=before)
     if before is not None:
         return me, mails, ()
     posts = [
         post
-        for project in client.projects()
-        for post in client.posts(project, text=" ".join(said), limit=POSTS)
+        for project in await client.projects()
+        for post in await client.posts(project, text=" ".join(said), limit=POSTS)
         if not other or f"@{post['from'].get('nick')}" == other
     ]
     return me, mails, posts if said else sorted(posts, key=at_of)[-PAGE:]

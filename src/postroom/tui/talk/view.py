@@ -21,7 +21,7 @@ from textual.widgets import Static
 from postroom.client.calls import Part
 from postroom.client.targets import ActivityTarget, AgentTarget
 from postroom.errors import NotFound, PostroomError
-from postroom.tui.following import Following
+from postroom.tui.following import follow
 from postroom.tui.news import LOADING, Away, NeedChosen, Said, Snapshot, Target
 from postroom.tui.port import ScreenPart
 from postroom.tui.rowlog.log import RowLog
@@ -34,6 +34,8 @@ from postroom.view.timeline import Timeline, TimelineEntry, before
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
+    from textual.worker import Worker
+
     from postroom.client.stream import Event
 
 PAGE = 100
@@ -56,7 +58,7 @@ class View(ScreenPart, Vertical):
         self._place = place
         self._feed: Timeline | None = None
         self._source: ActivityTarget | AgentTarget | None = None
-        self._following: Following | None = None
+        self._following: Worker[None] | None = None
         self._last: int | str = 0
         self._since = self._loaded = 0.0
         self._at_beginning = False
@@ -131,7 +133,7 @@ class View(ScreenPart, Vertical):
 
     def _stop(self) -> None:
         if self._following is not None:
-            self._following.close()
+            self._following.cancel()
             self._following = None
 
     @work(exclusive=True, group="start")
@@ -149,17 +151,15 @@ class View(ScreenPart, Vertical):
             self.post_message(Said(str(error), bad=True))
             return
         self._stop()
-        assert self._source is not None  # noqa: S101 (loaded above)
-        source, last, loop = self._source, self._last, asyncio.get_running_loop()
-
-        def away(gone: bool) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended: so has the screen
-                loop.call_soon_threadsafe(self._went, gone)
-
-        self._following = Following(
-            lambda: source.follow(last, away), self._take, self._ended, name=f"talk {self.target}"
-        )
+        self._following = self.run_worker(self._follow, group="follow")
         self._see()
+
+    async def _follow(self) -> None:
+        assert self._source is not None  # noqa: S101 (loaded before)
+        try:
+            await follow(self._source.follow(self._last, self._went), self._take)
+        except PostroomError as error:
+            self.post_message(Said(f"{self.target}: {error}", bad=True))
 
     async def _load(self) -> None:
         """The newest page, or the one with the place."""
@@ -171,13 +171,9 @@ class View(ScreenPart, Vertical):
         )
         place = self._place
 
-        def read() -> tuple[Any, Sequence[Any]]:
-            me = client.status()["me"]
-            at = place + 1 if isinstance(place, int) else None
-            return me, source.history(PAGE, at)
-
-        me, records = await self.port.calls.run(read)
-        feed = Timeline(me)
+        feed = Timeline((await client.status())["me"])
+        at = place + 1 if isinstance(place, int) else None
+        records = await source.history(PAGE, at)
         self._source, self._feed, self._away = source, feed, False
         self._begun.set()
         entries = feed.newest(records)
@@ -208,7 +204,7 @@ class View(ScreenPart, Vertical):
         if feed is None or self.target.is_project or not feed.unsettled:
             return
         uid = self.target.uid
-        records = await self.port.calls.run(lambda: client.chat(uid, limit=PAGE))
+        records = await client.chat(uid, limit=PAGE)
         self._put(entry for record in records for entry in feed.changed(record))
         for one in records:
             self._unseen.pop(one["id"], None) if not feed.is_unread(one) else None
@@ -243,10 +239,6 @@ class View(ScreenPart, Vertical):
     def _put(self, entries: Iterable[TimelineEntry]) -> None:
         assert self._feed is not None  # noqa: S101 (loaded)
         self._log.put([block_of(entry, self._feed.me) for entry in entries])
-
-    def _ended(self, error: PostroomError | None) -> None:
-        if error is not None:
-            self.post_message(Said(f"{self.target}: {error}", bad=True))
 
     def _went(self, gone: bool) -> None:
         self._away = gone
@@ -328,7 +320,7 @@ class View(ScreenPart, Vertical):
         client = self.port.client
         try:
             for message_id in list(self._unseen):
-                await self.port.calls.run(lambda at=message_id: client.mark_seen(at))
+                await client.mark_seen(message_id)
                 self._unseen.pop(message_id, None)
         except PostroomError as error:
             # It stays unread, and is marked once it is looked at again.
@@ -353,7 +345,7 @@ class View(ScreenPart, Vertical):
     async def _earlier(self) -> None:
         source, feed = self._source, self._feed
         assert source is not None and feed is not None  # noqa: S101, PT018 (loaded)
-        records = await self.port.calls.run(lambda: source.earlier(PAGE))
+        records = await source.earlier(PAGE)
         self._unseen |= {one["id"]: one for one in records if feed.is_unread(one)}
         entries, replaced = feed.older(records)
         self._put(replaced)
@@ -376,14 +368,14 @@ class View(ScreenPart, Vertical):
     def _read_answers(self) -> None:
         feed = self._feed
         if feed is not None and feed.unanswered and self.is_running:
-            self.run_worker(self._show_answers(feed), exclusive=True, group="answers")
+            self.run_worker(partial(self._show_answers, feed), exclusive=True, group="answers")
 
     async def _show_answers(self, feed: Timeline) -> None:
         """Fetch and show the results of the tasks that have ended, the newest first."""
-        app = self.port
+        client = self.port.client
         while task := feed.unanswered:
             try:
-                found = await app.calls.run(partial(app.client.task, task))
+                found = await client.task(task)
             except NotFound:
                 found = None  # it is pruned: its request is all that is left
             except PostroomError:
@@ -423,13 +415,9 @@ class View(ScreenPart, Vertical):
         line, entries = feed.sending(text, len(parts))
         self._put(entries)
 
-        def send() -> Any:
-            if isinstance(source, AgentTarget):
-                return source.send(text, parts, key=attempt.key, answers=attempt.answers)
-            return source.send(text, parts, key=attempt.key)
-
+        more = {"answers": attempt.answers} if isinstance(source, AgentTarget) else {}
         try:
-            record = await self.port.calls.run(send)
+            record = await source.send(text, parts, key=attempt.key, **more)
         except PostroomError as error:
             self._attempts.failed(attempt, error)
             self._put(feed.unsent(line))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,10 @@ from postroom_a2a.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
     from postroom.protocol.shapes import Listed, Policy
+    from postroom.protocol.template_needs import Needs
+    from postroom.templates.reading import Bundle
     from postroom.tui.here import Here
     from postroom.tui.port import ScreenPort
     from postroom.tui.typing.commands import Command
@@ -99,9 +102,6 @@ class Doing:
 
     # ── helpers ──────────────────────────────────────────────────────────────────────────────────
 
-    async def _call(self, call: Callable[[], Any]) -> Any:
-        return await self._app.calls.run(call)
-
     @property
     def _talk(self) -> Talk:
         return self._app.screen_stack[0].query_one(Talk)
@@ -125,7 +125,7 @@ class Doing:
         known = (room.worker(nick) or room.agent(nick)) if room is not None else None
         if known is not None:
             return Target(known["nick"], known["uid"])
-        found = await self._call(lambda: self._app.client.agent(nick))
+        found = await self._app.client.agent(nick)
         return Target(found["nick"], found["uid"])
 
     # ── saying something ─────────────────────────────────────────────────────────────────────────
@@ -138,7 +138,7 @@ class Doing:
         if target == self._app.target:
             await self._send(command["text"])
             return
-        await self._call(lambda: self._app.client.send(f"@{target.name}", command["text"]))
+        await self._app.client.send(f"@{target.name}", command["text"])
         # The conversation opens, so that the text is seen, and its answer.
         self._app.post_message(Chosen(target))
         self._say(f"sent to {one_line(str(target))}")
@@ -148,23 +148,24 @@ class Doing:
         to = ""
         if command["nick"] or not skill:
             to = f"@{(await self._agent(command)).name}"
-        task = await self._call(lambda: self._app.client.delegate(text, to=to, skill=skill))
+        task = await self._app.client.delegate(text, to=to, skill=skill)
         self._say(f"{address(task['worker'])} has the task {short(task['id'])}")
 
     async def _file(self, command: Command) -> None:
         if self._app.target is None:
             raise InvalidInput("not sent: nobody is chosen yet", remedy="/join #project")
         path = Path(command["path"]).expanduser()
-        part = await self._call(lambda: self._upload(path))
+        part = await self._upload(path)
         await self._send(command["text"], [part])
 
-    def _upload(self, path: Path) -> dict[str, Any]:
+    async def _upload(self, path: Path) -> dict[str, Any]:
         from postroom.client.files import media_type_for
 
         kind = media_type_for(str(path), "")
         try:
-            with path.open("rb") as file:
-                url = self._app.client.put_blob(file, kind)
+            # To open what is no plain file may wait.
+            with await asyncio.to_thread(lambda: path.open("rb")) as file:
+                url = await self._app.client.put_blob(file, kind)
         except OSError as error:
             raise InvalidInput(
                 f"{one_line(str(path), 200)!r} cannot be read: {error.strerror}"
@@ -184,16 +185,14 @@ class Doing:
         # Of several agents that named theirs so, the one that waits is meant.
         waits = self._app.room.approval(ref) if self._app.room is not None else None
         worker = waits["worker"]["uid"] if waits is not None else ""
-        asked = await self._call(lambda: client.approval(ref, worker=worker))
+        asked = await client.approval(ref, worker=worker)
         try:
-            done = await self._call(
-                lambda: client.control(
-                    asked["worker"]["uid"],
-                    asked["id"],
-                    decision,
-                    reason=command["reason"],
-                    channel=CHANNEL,
-                )
+            done = await client.control(
+                asked["worker"]["uid"],
+                asked["id"],
+                decision,
+                reason=command["reason"],
+                channel=CHANNEL,
             )
         except (PinRequired, PinWrong) as error:
             self._app.post_message(trouble(error))
@@ -203,7 +202,7 @@ class Doing:
 
     async def _answer(self, command: Command) -> None:
         ref, text = command["id"], command["text"]
-        task = await self._call(lambda: self._app.client.answer_task(ref, text))
+        task = await self._app.client.answer_task(ref, text)
         self._say(f"{short(task['id'])} answered")
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────────
@@ -235,12 +234,12 @@ class Doing:
         if added or removed:
             refuse_agents("policy")
 
-        def changed(pin: str) -> Policy:
+        async def changed(pin: str) -> Policy:
             for pattern in removed:
-                client.forget_rule(target.uid, pattern, pin)
+                await client.forget_rule(target.uid, pattern, pin)
             for pattern in added:
-                client.allow_always(target.uid, pattern, pin)
-            return client.policy(target.uid)
+                await client.allow_always(target.uid, pattern, pin)
+            return await client.policy(target.uid)
 
         self._app.push_screen(policy_page(str(target), await with_pin(self._app, changed)))
 
@@ -249,11 +248,11 @@ class Doing:
 
         client = self._app.client
         if not command["clear"]:
-            self._app.push_screen(alerts_page(await self._call(client.alerts)))
+            self._app.push_screen(alerts_page(await client.alerts()))
             return
         if command["clear"] != "clear":
             raise InvalidInput("/alerts: what does that mean?", remedy=command.verb.line)
-        count = await self._call(lambda: client.clear_alerts(command["id"]))
+        count = await client.clear_alerts(command["id"])
         self._say(f"cleared {counted(count, 'alert')}")
 
     async def _tree(self, command: Command) -> None:
@@ -294,7 +293,7 @@ class Doing:
 
     async def _cancel(self, command: Command) -> None:
         ref, reason = command["id"], command["reason"]
-        task = await self._call(lambda: self._app.client.cancel_task(ref, reason=reason))
+        task = await self._app.client.cancel_task(ref, reason=reason)
         self._say(f"{short(task['id'])} {one_line(task['state'])}")
 
     # ── the screen ───────────────────────────────────────────────────────────────────────────────
@@ -303,7 +302,7 @@ class Doing:
         from postroom.protocol.ids import check_name
 
         name = check_name(command["project"].removeprefix("#"), "project")
-        known = await self._call(self._app.client.projects)
+        known = await self._app.client.projects()
         self._app.post_message(Chosen(Target(name)))
         if name not in known:
             self._say(f"there is no #{name} yet: your first post makes it")
@@ -312,7 +311,7 @@ class Doing:
         self._talk.open_search(command["words"])
 
     async def _who(self, _: Command) -> None:
-        agents: list[Listed] = await self._call(self._app.client.agents)
+        agents: list[Listed] = await self._app.client.agents()
         names = [
             f"@{one_line(each['nick'])} {'online' if each['online'] else 'offline'}"
             for each in agents[:NAMED]
@@ -334,8 +333,8 @@ class Doing:
         await self._app.run_action("quit")
 
 
-def spawn(
-    client: Client, command: Command, project: str, pin: str = ""
+async def spawn(
+    client: AsyncClient, command: Command, project: str, pin: str = ""
 ) -> tuple[str, Target, bool]:
     """Start a worker; returns what there is to say, the worker, and whether it has ended at once.
 
@@ -348,22 +347,18 @@ def spawn(
     """
     from postroom.templates import keys, reading, spawning
 
-    remote = not client.server.pid
     said: list[str] = []
+    remote = not client.transport.server.pid
     folder = spawning.folder_of(command["workspace"], command["mode"], remote=remote)
-    path = reading.located(_home(command["template"]), said.append)
-    bundle = reading.read(path)
-    values = reading.overrides(command.many.get("set", ()), bundle.text)
-    needed = spawning.needs_here(bundle.text, values)
-    values |= spawning.program_of(needed, values, command["sandbox"], remote=remote)
+    # What reads files and looks for programs may wait.
+    path, bundle, needed, values = await asyncio.to_thread(_template, command, remote, said.append)
     if needed.keys:
-        choice = keys.choose(
-            needed, values, client.credentials(), lambda *_: bool(command["store"])
-        )
+        known = await client.credentials()
+        choice = keys.choose(needed, values, known, lambda *_: bool(command["store"]))
         values |= choice.values
-        said.append(keys.keep(client, choice))
-    reading.check(bundle, values, command["sandbox"])
-    worker = spawning.spawn(
+        said.append(await keys.keep(client, choice))
+    await asyncio.to_thread(reading.check, bundle, values, command["sandbox"])
+    worker = await spawning.spawn(
         client,
         bundle,
         command["name"].removeprefix("@"),
@@ -383,7 +378,7 @@ def spawn(
     error = ended(worker)
     if error is None and command["task"]:
         try:
-            given = spawning.give(client, worker, command["task"])
+            given = await spawning.give(client, worker, command["task"])
             said += [accepted_line(given)] if given else []
         except (
             PostroomError
@@ -393,6 +388,24 @@ def spawn(
         said += _lines(error)
     text = "\n".join(click.unstyle(line) for line in said if line)
     return text, Target(worker["nick"], worker["uid"]), error is not None
+
+
+def _template(
+    command: Command, remote: bool, say: Callable[[str], None]
+) -> tuple[Path, Bundle, Needs, dict[str, str]]:
+    """The template that a command names, what it needs of this machine, and the values for that.
+
+    Args:
+        remote: the post room runs on another machine.
+    """
+    from postroom.templates import reading, spawning
+
+    path = reading.located(_home(command["template"]), say)
+    bundle = reading.read(path)
+    values = reading.overrides(command.many.get("set", ()), bundle.text)
+    needed = spawning.needs_here(bundle.text, values)
+    values |= spawning.program_of(needed, values, command["sandbox"], remote=remote)
+    return path, bundle, needed, values
 
 
 def _lines(error: PostroomError) -> list[str]:

@@ -5,7 +5,7 @@ Each function returns at once; what came of it is said above the line where one 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +126,7 @@ def able(app: ScreenPort, target: Target | None) -> bool:
 
 
 def _asked(
-    app: ScreenPort, title: str, sentence: str, done: Callable[[str], Any], word: str
+    app: ScreenPort, title: str, sentence: str, done: Callable[[str], Awaitable[Any]], word: str
 ) -> None:
     who = one_line(title.rpartition(" ")[2])
 
@@ -138,8 +138,8 @@ def _asked(
 
 
 @started
-async def _do(app: ScreenPort, done: Callable[[str], Any], said: str) -> None:
-    """Do it in a thread, with the PIN where that is demanded, and say what came of it."""
+async def _do(app: ScreenPort, done: Callable[[str], Awaitable[Any]], said: str) -> None:
+    """Do it, with the PIN where that is demanded, and say what came of it."""
     await with_pin(app, done)
     app.post_message(Said(said))
 

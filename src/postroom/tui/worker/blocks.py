@@ -15,7 +15,7 @@ from postroom.errors import PostroomError
 from postroom.lines.markdown import drawn
 from postroom.lines.rows import Row, Span, Style
 from postroom.protocol.events import EventKind
-from postroom.tui.following import Following
+from postroom.tui.following import follow
 from postroom.tui.rowlog.log import Block
 from postroom.view.events import (
     CALLS,
@@ -290,7 +290,7 @@ class EventPages:
     Args:
         put: takes the next blocks.
         ended: called when no more will come: with the reason.
-        away: called in another thread when the post room has gone, and when it is back.
+        away: called when the post room has gone, and when it is back.
 
     Attributes:
         begun: it follows what comes.
@@ -311,7 +311,7 @@ class EventPages:
         self._live = self._oldest = EventBlocks(target.name)
         self._first = 0
         self._pages = 0
-        self._following: Following | None = None
+        self._following: Any = None
         self._closed = False
         self.quiet = True
         self.whole = True
@@ -336,10 +336,19 @@ class EventPages:
         if events:
             self._first = events[0]["id"]
         self.whole = len(events) < FIRST
-        client, uid = self._app.client, self._target.uid
         after = events[-1]["id"] if events else 0
-        follow = partial(client.events, uid, after_id=after, for_ever=True, away=self._away)
-        self._following = Following(follow, self._take, self._end, name=f"events of {uid}")
+        self._following = self._app.run_worker(partial(self._follow, after))
+
+    async def _follow(self, after: int) -> None:
+        client, error = self._app.client, None
+        try:
+            await follow(
+                client.events(self._target.uid, after_id=after, for_ever=True, away=self._away),
+                self._take,
+            )
+        except PostroomError as found:
+            error = found
+        self._ended(error)
 
     async def older(self) -> list[Block]:
         """The blocks of the page before all that was handed over, to be put before them.
@@ -364,19 +373,13 @@ class EventPages:
         """Hand over nothing more."""
         self._closed = True
         if self._following is not None:
-            self._following.close()
+            self._following.cancel()
 
     def _events(self, limit: int, before: int) -> Any:
-        client, uid = self._app.client, self._target.uid
-        return self._app.calls.run(
-            partial(client.newest_events, uid, limit=limit, before_id=before)
-        )
+        newest = self._app.client.newest_events
+        return newest(self._target.uid, limit=limit, before_id=before)
 
     def _take(self, events: Sequence[Any]) -> None:
         if events and not self._closed:
             self.quiet = False
             self._put(self._live.of(events))
-
-    def _end(self, error: PostroomError | None) -> None:
-        if not self._closed:
-            self._ended(error)

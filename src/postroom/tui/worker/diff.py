@@ -33,7 +33,7 @@ from postroom.view.workspaces import AGAINST_BOTH, MORE, changed, counted, diff_
 from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
     from postroom.protocol.shapes import Difference
     from postroom.tui.news import Target
 
@@ -55,7 +55,7 @@ class Diff(Reading):
         Binding("D", "discard", "discard"),
     ]
 
-    def __init__(self, client: Client, target: Target) -> None:
+    def __init__(self, client: AsyncClient, target: Target) -> None:
         super().__init__(f"{target}: what it changed", partial(self._fetched, client))
         self._target = target
         self._found: Difference | None = None
@@ -69,8 +69,8 @@ class Diff(Reading):
         """See `Reading`."""
         return ByRow()
 
-    def _fetched(self, client: Client) -> Read:
-        found = client.diff(self._target.uid)
+    async def _fetched(self, client: AsyncClient) -> Read:
+        found = await client.diff(self._target.uid)
         self._files = files_of(found["text"])
         self._found = found
         blocks = [self._block(number) for number in range(len(self._files))]
@@ -182,14 +182,14 @@ class Diff(Reading):
         """Open the file in the person's editor."""
         at = self._at()
         if at is not None:
-            self.run_worker(self._show_copy(self._files[at[0]].name))
+            self.run_worker(partial(self._show_copy, self._files[at[0]].name))
 
     async def _show_copy(self, name: str) -> None:
         """Open a copy of a file; what is changed there goes nowhere, and that is said."""
         app, said = self.port, one_line(name, 200)
         app.post_message(Said(f"fetching {said} ..."))
         try:
-            text = await app.calls.run(partial(_text, app.client, self._target.uid, name))
+            text = await _text(app.client, self._target.uid, name)
             _edit(self.app, PurePosixPath(name).name, text)
         except PostroomError as error:
             app.post_message(trouble(error))
@@ -314,13 +314,13 @@ class SayingLine(Input):
         self.remove()
 
 
-def _text(client: Client, uid: str, name: str) -> str:
+async def _text(client: AsyncClient, uid: str, name: str) -> str:
     """The file as the worker has it.
 
     Raises:
         InvalidInput: there are no lines to show.
     """
-    found = client.diff(uid, [name], whole=True)
+    found = await client.diff(uid, [name], whole=True)
     if found["cut"]:
         raise InvalidInput("the file is too large", remedy="look at the branch with git")
     lines = [line for file in files_of(found["text"]) for line in file.now]

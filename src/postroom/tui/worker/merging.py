@@ -6,7 +6,6 @@ Each function returns at once; what came of it is said above the line where one 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from hashlib import sha256
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -44,7 +43,7 @@ async def merge(app: ScreenPort, ref: str, then: Then = nothing, seen: str = "")
         seen: the tree that the person has looked at, "" for none; another one is not merged.
     """
     app.post_message(Said("looking at what a merge would do ..."))
-    found = await app.calls.run(partial(app.client.apply, ref))
+    found = await app.client.apply(ref)
     if not found["command"]:
         app.post_message(Said(nothing_to_merge(found)))
         return
@@ -63,7 +62,7 @@ async def merge(app: ScreenPort, ref: str, then: Then = nothing, seen: str = "")
     if not await app.push_screen_wait(Confirm(title, *said)):
         return
     app.post_message(Said("merging ..."))
-    done = await app.calls.run(partial(app.client.apply, ref, merge=True, tree=found["tree"]))
+    done = await app.client.apply(ref, merge=True, tree=found["tree"])
     app.post_message(Said(f"{merged(done)}\nu in the diff (d) takes it back"))
     then()
 
@@ -72,7 +71,7 @@ async def merge(app: ScreenPort, ref: str, then: Then = nothing, seen: str = "")
 async def undo(app: ScreenPort, ref: str, then: Then = nothing) -> None:
     """Take back the last merge: the branch of the person is where it was before."""
     app.post_message(Said("taking the merge back ..."))
-    app.post_message(Said(undone(await app.calls.run(partial(app.client.apply, ref, undo=True)))))
+    app.post_message(Said(undone(await app.client.apply(ref, undo=True))))
     then()
 
 
@@ -88,7 +87,7 @@ async def send(
     text = message(said)
     # The same again after an error is the same message.
     key = sha256(f"{target.uid}\n{app.review.run}\n{text}".encode(errors="replace")).hexdigest()
-    await app.calls.run(partial(app.client.send, target.uid, text, key=key))
+    await app.client.send(target.uid, text, key=key)
     app.review.sent(target.uid, said)
     app.post_message(Said(f"sent to {one_line(str(target))}: {counted(len(said), 'comment')}"))
     then()
@@ -99,7 +98,7 @@ async def sync(app: ScreenPort, target: Target, then: Then = nothing) -> None:
     """Bring a worker up to the newest commit of the person's branch; what conflicts its agent may join."""
     who = one_line(str(target))
     app.post_message(Said(f"bringing {who} up to date; that waits for the end of its turn ..."))
-    found = await app.calls.run(partial(app.client.sync, target.uid))
+    found = await app.client.sync(target.uid)
     if names := found["conflicts"]:
         said = f"Nothing was changed: {', '.join(names[:NAMED])}{' ...' * (len(names) > NAMED)}"
         let = (
@@ -110,7 +109,7 @@ async def sync(app: ScreenPort, target: Target, then: Then = nothing) -> None:
         if not await app.push_screen_wait(Confirm(title, *let)):
             return
         app.post_message(Said(f"{who} is given the conflicts ..."))
-        found = await app.calls.run(partial(app.client.sync, target.uid, resolve=True))
+        found = await app.client.sync(target.uid, resolve=True)
     task = found["task"]
     app.post_message(Said(f"{who} joins both: /task {short(task)}" if task else synced(found)))
     then()
@@ -134,6 +133,6 @@ async def discard(
         said.insert(0, f"Its {counted(count, 'open task')} will fail.")
     if not await app.push_screen_wait(Confirm(f"discard {target}", *said)):
         return
-    await app.calls.run(partial(app.client.remove, target.uid, purge=True))
+    await app.client.remove(target.uid, purge=True)
     app.post_message(Said(f"removed {one_line(str(target))} with its files"))
     then()

@@ -42,7 +42,7 @@ NO_EVENTS = "it reports no events; its tasks are below"
 
 @dataclass
 class _Away(Message):
-    """A feed has lost the post room, or has it again. Posted from its thread."""
+    """A feed has lost the post room, or has it again. Posted behind what came before."""
 
     feed: object
     gone: bool
@@ -137,7 +137,7 @@ class WorkerPane(ScreenPart, Vertical):
 
         feed = EventPages(self.port, target, partial(self._put, target), self._ended, away)
         self._feed = feed
-        self.run_worker(self._load(feed, target), exclusive=True, group="feed")
+        self.run_worker(partial(self._load, feed, target), exclusive=True, group="feed")
 
     async def _load(self, feed: EventPages, target: Target) -> None:
         try:
@@ -161,7 +161,7 @@ class WorkerPane(ScreenPart, Vertical):
     async def _without_events(self, target: Target, why: str = NO_EVENTS) -> None:
         """Its card and its tasks: it is no worker, or a worker that reports none, or one that is hidden."""
         try:
-            agent = await self.port.calls.run(partial(self.port.client.agent, target.uid))
+            agent = await self.port.client.agent(target.uid)
         except PostroomError as error:
             self._quiet(error.message)
             return
@@ -176,9 +176,8 @@ class WorkerPane(ScreenPart, Vertical):
 
     async def _tasks(self, target: Target, *, requester: bool = False) -> None:
         """Its tasks, for one that has no events."""
-        found = partial(task_blocks, self.port.client, target.uid, requester=requester)
         try:
-            blocks = await self.port.calls.run(found)
+            blocks = await task_blocks(self.port.client, target.uid, requester=requester)
         except PostroomError as error:
             self._quiet(error.message)
             return
@@ -209,7 +208,7 @@ class WorkerPane(ScreenPart, Vertical):
         """Put older events above; it comes again while they are fetched."""
         if self._feed is not None and self._feed.begun and not self._loading:
             self._loading = True
-            self.run_worker(self._older(self._feed), group="older")
+            self.run_worker(partial(self._older, self._feed), group="older")
 
     async def _older(self, feed: EventPages) -> None:
         try:
@@ -237,7 +236,7 @@ class WorkerPane(ScreenPart, Vertical):
         known = (worker["state"], worker["open_tasks"], worker["task"]) if worker else ()
         changed, self._known = self._known not in ((), known), known or self._known
         if changed and self._feed is not None and (self._feed.quiet or not self._feed.begun):
-            self.run_worker(self._tasks(target), exclusive=True, group="feed")
+            self.run_worker(partial(self._tasks, target), exclusive=True, group="feed")
         self._draw()
 
     def on_away(self, event: Away) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -29,7 +29,7 @@ class Reading(ScreenPart, ModalScreen[None]):
 
     Args:
         title: what it is, at once.
-        read: fetches it; runs in a thread.
+        read: fetches it.
     """
 
     DEFAULT_CSS = """
@@ -43,7 +43,7 @@ class Reading(ScreenPart, ModalScreen[None]):
         Binding("ctrl+r", "again", "fetch again"),
     ]
 
-    def __init__(self, title: str, read: Callable[[], Read]) -> None:
+    def __init__(self, title: str, read: Callable[[], Awaitable[Read]]) -> None:
         super().__init__()
         self._title, self._read = one_line(title), read
 
@@ -66,7 +66,7 @@ class Reading(ScreenPart, ModalScreen[None]):
 
     def action_again(self) -> None:
         """Fetch it, also once more."""
-        self.run_worker(self._fetch(), exclusive=True)
+        self.run_worker(self._fetch, exclusive=True)
 
     def action_back(self) -> None:
         """Go."""
@@ -82,7 +82,7 @@ class Reading(ScreenPart, ModalScreen[None]):
     async def _fetch(self) -> None:
         head = self.query_one("#reading-head", Static)
         try:
-            rows, blocks = await self.port.calls.run(self._read)
+            rows, blocks = await self._read()
         except PostroomError as error:
             said = [Row.of(error.message, Style.BAD, wraps=True)]
             if error.remedy:

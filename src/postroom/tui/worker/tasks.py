@@ -1,4 +1,4 @@
-"""Tasks of an agent: a list for its log, a task whole, and the tree of a task. The first functions block: in a thread.
+"""Tasks of an agent: a list for its log, a task whole, and the tree of a task.
 
 The tree says who delegated what to whom: the tasks that led to one, and all that were given because of it. A request
 names the task for which its agent makes it (`references`). Where it does not, as with older records, the cause is the
@@ -35,7 +35,7 @@ from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
-    from postroom.client.http import Client
+    from postroom.client.http import AsyncClient
     from postroom.protocol.shapes import Task, TaskEvent
 
 SHOWN = 20
@@ -47,7 +47,7 @@ UNFOLDED = 3
 PAGE = 200
 
 
-def task_blocks(client: Client, uid: str, *, requester: bool = False) -> list[Block]:
+async def task_blocks(client: AsyncClient, uid: str, *, requester: bool = False) -> list[Block]:
     """The newest tasks of an agent, the oldest of them first.
 
     Args:
@@ -56,33 +56,35 @@ def task_blocks(client: Client, uid: str, *, requester: bool = False) -> list[Bl
     Raises:
         PostroomError: the post room is away, or refuses.
     """
-    found = client.tasks(
+    found = await client.tasks(
         worker="" if requester else uid, requester=uid if requester else "", limit=SHOWN
     )
     now = time.time()
     blocks = []
     for place, task in enumerate(found):
-        events = events_of(client, task) if place < UNFOLDED else ()
+        events = await events_of(client, task) if place < UNFOLDED else ()
         rows = list(short_rows(task, events, now))
         folded = task["final"] and place > 0
         blocks.append(Block(rows, f"task {task['id']}", folds=len(rows) > 1, folded=folded))
     return blocks[::-1]
 
 
-def events_of(client: Client, task: Task) -> Iterator[TaskEvent]:
-    """All changes of a task, page by page."""
-    after = 0
-    while page := client.task_events(task["id"], after=after, limit=PAGE):
-        yield from page
+async def events_of(client: AsyncClient, task: Task) -> list[TaskEvent]:
+    """All changes of a task."""
+    found: list[TaskEvent] = []
+    while page := await client.task_events(
+        task["id"], after=found[-1]["seq"] if found else 0, limit=PAGE
+    ):
+        found += page
         if len(page) < PAGE:
-            return
-        after = page[-1]["seq"]
+            break
+    return found
 
 
-def read_task(client: Client, ref: str) -> Read:
+async def read_task(client: AsyncClient, ref: str) -> Read:
     """A task, whole, for a screen of text."""
-    task = client.task(ref)
-    rows = list(whole_rows(task, events_of(client, task), time.time()))
+    task = await client.task(ref)
+    rows = list(whole_rows(task, await events_of(client, task), time.time()))
     return [], [Block(rows)]
 
 
@@ -120,22 +122,22 @@ class Node:
             yield from child.all()
 
 
-def tree_of(client: Client, ref: str) -> Node:
+async def tree_of(client: AsyncClient, ref: str) -> Node:
     """The tree that has the task `ref`, from the first task down.
 
     Raises:
         NotFound: there is no such task.
     """
-    node = Node(client.task(ref))
+    node = Node(await client.task(ref))
     seen = {node.task["id"]}
     for _ in range(DEEPEST):
-        cause, guessed = _cause(client, node.task)
+        cause, guessed = await _cause(client, node.task)
         if cause is None or cause["id"] in seen:
             break
         seen.add(cause["id"])
         node.guessed = guessed
         node = Node(cause)
-    _grow(client, node)
+    await _grow(client, node)
     return node
 
 
@@ -162,34 +164,34 @@ def _result(task: Task) -> str:
     return next((text for each in task.get("artifacts", ()) if (text := each["text"])), "")
 
 
-def _cause(client: Client, task: Task) -> tuple[Task | None, bool]:
+async def _cause(client: AsyncClient, task: Task) -> tuple[Task | None, bool]:
     """The task for which this one was given, and whether that is guessed."""
     by = task["requester"]
     if by["kind"] not in WORKS:
         return None, False
     for named in task.get("references", ()):
         try:
-            cause = client.task(named)
+            cause = await client.task(named)
         except NotFound:
             continue
         # The name is its requester's word: it counts only for a task of theirs.
         if cause["worker"]["uid"] == by["uid"]:
             return cause, False
-    earlier = client.tasks(worker=by["uid"], before=task["requested"], limit=LISTED)
+    earlier = await client.tasks(worker=by["uid"], before=task["requested"], limit=LISTED)
     at_work = [one for one in earlier if _during(one, task)]
     if not at_work:
         return None, False
     return max(at_work, key=lambda one: parse_time(one.get("started_at") or "")), True
 
 
-def _grow(client: Client, root: Node) -> None:
+async def _grow(client: AsyncClient, root: Node) -> None:
     """Put below each task those that were given because of it."""
     seen = {root.task["id"]}
     level = [root]
     for _ in range(2 * DEEPEST):
         below: list[Node] = []
         for node in level:
-            for child in _caused(client, node.task):
+            for child in await _caused(client, node.task):
                 if child.task["id"] in seen or len(seen) >= MOST:
                     continue
                 seen.add(child.task["id"])
@@ -200,18 +202,20 @@ def _grow(client: Client, root: Node) -> None:
         level = below
 
 
-def _caused(client: Client, task: Task) -> Iterator[Node]:
+async def _caused(client: AsyncClient, task: Task) -> list[Node]:
     """The tasks that its worker gave because of it, the oldest first."""
     if task["worker"]["kind"] not in WORKS:
-        return
-    given = client.tasks(requester=task["worker"]["uid"], limit=LISTED)
+        return []
+    found: list[Node] = []
+    given = await client.tasks(requester=task["worker"]["uid"], limit=LISTED)
     for one in reversed(given):
         if one["requested"] <= task["requested"] or not _during(task, one):
             continue
-        whole = client.task(one["id"])
+        whole = await client.task(one["id"])
         references = whole.get("references", [])
         if not references or task["id"] in references:
-            yield Node(whole, guessed=not references)
+            found.append(Node(whole, guessed=not references))
+    return found
 
 
 def _during(task: Task, other: Task) -> bool:
@@ -289,7 +293,7 @@ class TaskTree(ScreenPart, ModalScreen[None]):
     def action_again(self) -> None:
         """Fetch it, also once more."""
         self._due = None
-        self.run_worker(self._fetch(), exclusive=True)
+        self.run_worker(self._fetch, exclusive=True)
 
     def action_back(self) -> None:
         """Go."""
@@ -313,7 +317,7 @@ class TaskTree(ScreenPart, ModalScreen[None]):
         app = self.port
         note = self.query_one("#tree-note", Static)
         try:
-            found = await app.calls.run(partial(_found, app.client, self._worker, self._meant))
+            found = await _found(app.client, self._worker, self._meant)
         except PostroomError as error:
             note.update(text_of([Row.of(error.message, Style.BAD)]))
             return
@@ -365,7 +369,7 @@ class TaskWhole(Reading):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("t", "tree", "tasks")]
 
-    def __init__(self, client: Client, ref: str) -> None:
+    def __init__(self, client: AsyncClient, ref: str) -> None:
         super().__init__(f"task {short(ref)}", partial(read_task, client, ref))
         self._ref = ref
 
@@ -374,7 +378,7 @@ class TaskWhole(Reading):
         self.app.push_screen(TaskTree(f"task {short(self._ref)}", task=self._ref))
 
 
-def task_screen(client: Client, ref: str) -> TaskWhole:
+def task_screen(client: AsyncClient, ref: str) -> TaskWhole:
     """The screen with a task, whole; `ref` is its id, or a beginning of that."""
     return TaskWhole(client, ref)
 
@@ -383,11 +387,11 @@ def _below(node: TreeNode[str]) -> list[TreeNode[str]]:
     return [node, *(each for child in node.children for each in _below(child))]
 
 
-def _found(client: Client, uid: str, task: str) -> Node | None:
+async def _found(client: AsyncClient, uid: str, task: str) -> Node | None:
     """The tree of a task, else of what an agent works on, or did last."""
     if task:
-        return tree_of(client, task)
-    newest = client.tasks(worker=uid, open_only=True, limit=100)
+        return await tree_of(client, task)
+    newest = await client.tasks(worker=uid, open_only=True, limit=100)
     begun = [task for task in newest if task.get("started_at")]
-    found = begun or newest or client.tasks(worker=uid, limit=1)
-    return tree_of(client, found[0]["id"]) if found else None
+    found = begun or newest or await client.tasks(worker=uid, limit=1)
+    return await tree_of(client, found[0]["id"]) if found else None
