@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.options import chosen_org, connect, state_folder
-from postroom.client.wire import done
 from postroom.errors import NotRunning, SandboxUnavailable
 from postroom.protocol.template_needs import KeyForm, Needs
 from postroom.templates import keys
@@ -69,6 +68,8 @@ def choose(
 
 def keep(client: Client, choice: Choice) -> None:
     """Store the key of the environment in the post room, if one has to be stored."""
+    from postroom.client.wire import done
+
     if said := done(keys.keep(client.inner, choice)):
         click.echo(said, err=True)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from postroom.client.wire import done
 from postroom.errors import InvalidInput, PinRequired, PinWrong, PostroomError
 from postroom.lines.inputs import visible
 from postroom.lines.words import address
@@ -160,7 +159,7 @@ class Answering:
     def __init__(
         self, client: Client, *, channel: str, report: Report = _quiet, ask: Ask | None = None
     ) -> None:
-        self._client = client.inner
+        self._client = client
         self._channel = channel
         self._report = report
         self.ask = ask
@@ -182,7 +181,9 @@ class Answering:
     def free(self, worker: str, task: str | None) -> str:
         """As `freed`."""
         used = self._by_pin(f"postroom autonomy {worker} all --until-task-ends")
-        return used(lambda pin: freed(self._client, worker, task, channel=self._channel, pin=pin))
+        return used(
+            lambda pin: freed(self._client.inner, worker, task, channel=self._channel, pin=pin)
+        )
 
     def always(self, asked: Approval) -> str:
         """Allow it, and ask no more for such a thing (`pattern_of`); returns what is to be said of it.
@@ -194,8 +195,12 @@ class Answering:
         name, uid, channel = address(worker), worker["uid"], self._channel
         used = self._by_pin(f"postroom approve {short(asked['id'])} --always")
         allowed = Decision.ALLOWED.value
-        used(lambda pin: decided(self._client, uid, asked["id"], allowed, channel=channel, pin=pin))
-        used(lambda pin: self._client.allow_always(uid, pattern, pin, channel=channel))
+        used(
+            lambda pin: decided(
+                self._client.inner, uid, asked["id"], allowed, channel=channel, pin=pin
+            )
+        )
+        used(lambda pin: self._client.inner.allow_always(uid, pattern, pin, channel=channel))
         return (
             f"{name} does not ask for {visible(pattern)} any more; postroom policy {name} shows it"
         )
@@ -212,7 +217,7 @@ class Answering:
         used = self._by_pin(f"postroom approve {short(request)}")
         return used(
             lambda pin: decided(
-                self._client,
+                self._client.inner,
                 worker,
                 request,
                 decision,
@@ -225,6 +230,8 @@ class Answering:
 
     def _by_pin(self, remedy: str) -> Callable[[Callable[[str], Coroutine[Any, Any, T]]], T]:
         """Makes calls with the PIN, which is typed once where somebody is there, and then if it is demanded."""
+        from postroom.client.wire import done  # --help loads this module, and no HTTP library
+
         if self.ask is None:
             return lambda call: done(call(""))
         pin = Pin(ask=self.ask, remedy=remedy, report=self._report)
@@ -234,6 +241,6 @@ class Answering:
         """Answer a question of an agent with words."""
         task = asked["task"]
         if task:
-            done(self._client.answer_task(task, text))
+            self._client.answer_task(task, text)
             return f"answered {short(task)}"
         return self.decide(asked, Decision.EDITED.value, given={"text": text})

@@ -150,30 +150,51 @@ async def test_no_text_of_an_agent_does_anything_to_the_terminal(coder: Doing):
     assert not {"\u202e", "\u2066", "\u200b", "\ufeff", "\u2028"} & set(plain)
 
 
-async def test_the_screen_waits_for_a_killed_post_room_and_goes_on_where_it_was(tmp_path: Path):
-    async def postroom(*words: str, typed: str = "") -> None:
-        """Run a command to its end."""
-        run = partial(subprocess.run, env=environment(), input=typed, text=True, check=True)
-        line = command("--state", str(tmp_path), *words)
-        await asyncio.to_thread(run, line, stdout=subprocess.DEVNULL, timeout=LIMIT)
+UP = ("up", "--detach", "--port", "0", "--nats-port", "0")
 
-    up = ("up", "--detach", "--port", "0", "--nats-port", "0")
-    await postroom(*up)
+
+async def postroom(state: Path, *words: str, typed: str = "") -> None:
+    """Run a command to its end."""
+    run = partial(subprocess.run, env=environment(), input=typed, text=True, check=True)
+    line = command("--state", str(state), *words)
+    await asyncio.to_thread(run, line, stdout=subprocess.DEVNULL, timeout=LIMIT)
+
+
+def pid_of(state: Path) -> int:
+    return json.loads((state / "server.json").read_text())["pid"]
+
+
+async def test_the_screen_waits_for_a_killed_post_room_and_goes_on_where_it_was(tmp_path: Path):
+    await postroom(tmp_path, *UP)
     try:
         words = ("--state", str(tmp_path), "chat", "#main")
         async with in_pyte(*words, columns=120, lines=30) as console:
             await shows(console, lambda text: "you are @" in text)
-            os.kill(json.loads((tmp_path / "server.json").read_text())["pid"], signal.SIGKILL)
+            os.kill(pid_of(tmp_path), signal.SIGKILL)
             await shows(console, "the post room is down")
-            await postroom(*up)
-            await postroom("chat", "#main", typed="said meanwhile\n")
+            await postroom(tmp_path, *UP)
+            await postroom(tmp_path, "chat", "#main", typed="said meanwhile\n")
             await shows(console, "said meanwhile")
             console.type("ihere I am\r")
             await shows(console, "] here I am")
             await shows(console, lambda text: "is down" not in text)
             await leaves(console)
     finally:
-        await postroom("down")
+        await postroom(tmp_path, "down")
+
+
+async def test_who_leaves_waits_for_no_answer_of_a_post_room_that_gives_none(tmp_path: Path):
+    await postroom(tmp_path, *UP)
+    try:
+        async with in_pyte("--state", str(tmp_path), "chat", "#main") as console:
+            await shows(console, lambda text: "you are @" in text)
+            os.kill(pid_of(tmp_path), signal.SIGSTOP)
+            console.type("i/who\r\x11")
+            await asyncio.to_thread(console.process.wait, 5.0)
+            assert console.process.returncode == 0
+    finally:
+        os.kill(pid_of(tmp_path), signal.SIGCONT)
+        await postroom(tmp_path, "down")
 
 
 async def test_sigterm_gives_the_terminal_back_and_a_terminal_that_is_gone_ends_the_process(

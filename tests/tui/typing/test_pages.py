@@ -179,7 +179,7 @@ async def test_a_refusal_in_a_part_is_said_and_the_screen_goes_on(
         raise NotFound("no such thing", remedy="look elsewhere")
 
     async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
-        pilot.app.run_worker(refused())
+        pilot.app.run_worker(refused)
         await until(pilot, lambda: "try: look elsewhere" in screen_text(pilot.app))
         assert "no such thing" in screen_text(pilot.app)
         assert app_of(pilot).failure is None
