@@ -223,7 +223,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Screen", "docs/terminal.md#open-it"): {
         "one-word-starts": "`postroom` at a terminal, and `spawn`, start one post room if none runs, however many ask for it, and say so; never in a pipe or in continuous integration.",
         "one-word-offers": "In a repository `postroom` offers a worker of its own in one dialog; from an empty home, a task and at most 12 keys lead to the merged change of a real coding agent.",
-        "screen-opens": "In a terminal `postroom`, chat, attach and approvals open the screen on what they name; in a pipe or with --no-tui they print lines; a failure of the screen leaves one line, and the details in a file.",
+        "screen-opens": "In a terminal `postroom`, chat, attach and approvals open the screen on what they name; in a pipe or with --no-tui they print lines; leaving it waits for no answer, and a failure of the screen leaves one line, and the details in a file.",
     },
     ("Screen", "docs/terminal.md#what-a-worker-does"): {
         "screen-task-tree": "From any task one sees its tree: who gave it, up to the first requester, and all that came of it.",

@@ -187,7 +187,7 @@ class _AsyncReader(Generic[T]):
         self._set_away(True)
         await self.pause(pause)
         with contextlib.suppress(NotRunning):  # not yet: the next attempt fails and counts
-            self._transport.look_up()
+            await self._transport.wire.work(self._transport.look_up)  # a keyring may ask a person
 
     def _set_away(self, away: bool) -> None:
         if self._is_away != away:

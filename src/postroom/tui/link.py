@@ -167,15 +167,17 @@ class Link:
 
     async def _fetch(self) -> Room:
         client = self._client
-        status = await client.status()
+        status, others, agents = await asyncio.gather(
+            client.status(), client.projects(), self._elsewhere()
+        )
         if len(status["alerts"]) >= ALERTS:
             status["alerts"] = await client.alerts()
         projects = {name for w in status["workers"] if (name := w["project"])}
         return Room(
             status,
-            tuple(sorted(projects | set(await client.projects()), key=natural)),
+            tuple(sorted(projects | set(others), key=natural)),
             await pending(client, status),
-            await self._elsewhere(),
+            agents,
             tuple(await client.inbox(limit=MAX_PAGE)) if status.get("inbox") else (),
             client.transport.server.url,
             time.time(),

@@ -183,6 +183,7 @@ async def test_the_screen_waits_for_a_killed_post_room_and_goes_on_where_it_was(
         await postroom(tmp_path, "down")
 
 
+@pytest.mark.requirement("screen-opens")
 async def test_who_leaves_waits_for_no_answer_of_a_post_room_that_gives_none(tmp_path: Path):
     await postroom(tmp_path, *UP)
     try:

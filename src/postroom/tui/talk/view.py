@@ -171,9 +171,9 @@ class View(ScreenPart, Vertical):
         )
         place = self._place
 
-        feed = Timeline((await client.status())["me"])
         at = place + 1 if isinstance(place, int) else None
-        records = await source.history(PAGE, at)
+        status, records = await asyncio.gather(client.status(), source.history(PAGE, at))
+        feed = Timeline(status["me"])
         self._source, self._feed, self._away = source, feed, False
         self._begun.set()
         entries = feed.newest(records)
