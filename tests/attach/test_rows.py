@@ -9,10 +9,11 @@ from typing import Any
 import click
 import pytest
 
+from postroom.lines.events import OUTPUT, EventRows
 from postroom.lines.inputs import changes, exact_rows, input_rows, visible
-from postroom.lines.rows import Row, Span, Style, lines_of, painted
-from postroom.lines.words import columns
-from postroom.view.events import OUTPUT, EventRows
+from postroom.lines.rows import Row, Span, Style, painted
+from postroom.lines.text import columns
+from postroom.view.words import lines_of
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07\u202eevil\u200b\r● forged\nnew\x9b31m\ttab 漢字"
 

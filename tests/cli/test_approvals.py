@@ -18,8 +18,8 @@ import pytest
 
 from postroom.client import belonging
 from postroom.errors import Conflict, Forbidden, InvalidInput, PinRequired, PinWrong, problem
+from postroom.lines.approvals import details
 from postroom.lines.inputs import draft_of, exact_rows, input_rows, visible
-from postroom.view.approvals import details
 from postroom_a2a.times import format_time
 from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal

@@ -12,7 +12,7 @@ import pytest
 
 from postroom.cli.commands.audit import AuditLines
 from postroom.client.http import Client
-from postroom.lines.words import columns
+from postroom.lines.text import columns
 from postroom.protocol.audit import AuditRecord
 from postroom_a2a.times import format_time
 from tests.cli.conftest import Run, environment, spawned

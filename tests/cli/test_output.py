@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from postroom.cli.output import print_table
 from postroom.cli.waiting import said_if_slow
-from postroom.lines.words import Cell, ago, block, columns, table
+from postroom.lines.text import Cell, block, columns, table
+from postroom.view.words import ago
 from tests.cli.terminal import ANSI
 
 

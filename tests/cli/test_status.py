@@ -225,7 +225,7 @@ def test_no_line_of_status_is_wider_than_the_terminal(
 
 
 def columns_of(line: str) -> int:
-    from postroom.lines.words import columns
+    from postroom.lines.text import columns
 
     return columns(line)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom.cli import status_lines as status
-from postroom.view.workers import spawned
+from postroom.lines.workers import spawned
 from tests.cli.conftest import Run
 from tests.client.standin import Standin, worker
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.lines.words import columns
+from postroom.lines.text import columns
 from postroom.tui.app import PostroomApp
 from postroom.tui.news import Chosen, Target
 from postroom.tui.sidebar.pane import Sidebar

@@ -17,12 +17,13 @@ from postroom.directory.card_signatures import verify_card
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound, RequestTimeout
 from postroom.gateway.credentials import BoundCredential, Credentials
 from postroom.http.exchange import outbound_exchange
-from postroom.lines.parts import part_lines
-from postroom.lines.words import Cell, block
+from postroom.lines.rows import colour_of
+from postroom.lines.text import Cell, block
 from postroom.protocol.content import parts_of
 from postroom.protocol.tasks import EXIT_CODES
 from postroom.settings import DEFAULT_ORG, Settings
-from postroom.view.tasks import PIECE, colour_of
+from postroom.view.tasks import PIECE
+from postroom.view.words import part_lines
 from postroom_a2a.http.client import A2AClient
 from postroom_a2a.http.client_attempts import Calling, Headers
 from postroom_a2a.http.client_cards import Card, check_url

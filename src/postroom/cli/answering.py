@@ -17,12 +17,12 @@ import click
 from postroom.cli.output import error_width, report
 from postroom.cli.prompt import unseen
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, PostroomError
+from postroom.lines.approvals import always_hint
+from postroom.lines.events import EventRows, request_rows
 from postroom.lines.rows import painted
-from postroom.lines.words import address
 from postroom.protocol.events import EventKind
-from postroom.view.approvals import always_hint
-from postroom.view.events import EventRows, request_rows
 from postroom.view.tasks import short
+from postroom.view.words import address
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

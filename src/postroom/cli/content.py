@@ -18,9 +18,9 @@ from postroom.cli.declaring import parameter, takes
 from postroom.cli.waiting import SLOW
 from postroom.client.files import media_type_for
 from postroom.errors import InvalidInput, MessageTooLarge
-from postroom.lines.words import size_of
 from postroom.protocol.limits import MAX_ENVELOPE_BYTES
 from postroom.protocol.parts import file_name
+from postroom.view.words import size_of
 from postroom_a2a import strict_json
 from postroom_a2a.text import one_line
 

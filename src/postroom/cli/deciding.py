@@ -16,11 +16,12 @@ from postroom.cli.output import print_json, report, terminal_width
 from postroom.client.answering import Pin, pattern_of
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput, PostroomError
+from postroom.lines.approvals import details
 from postroom.lines.inputs import draft_of
-from postroom.lines.words import address
 from postroom.protocol.approvals import check_editable
-from postroom.view.approvals import details, outcome, what
+from postroom.view.approvals import outcome, what
 from postroom.view.tasks import short
+from postroom.view.words import address
 
 if TYPE_CHECKING:
     from postroom.client.http import Client

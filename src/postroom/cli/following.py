@@ -17,9 +17,12 @@ from postroom.cli.answering import Answers, has_person
 from postroom.cli.declaring import parameter
 from postroom.cli.output import print_content
 from postroom.errors import NotRunning, RequestTimeout
-from postroom.lines.words import address, block
+from postroom.lines.rows import colour_of
+from postroom.lines.tasks import update_line
+from postroom.lines.text import block
 from postroom.protocol.tasks import EXIT_CODES
-from postroom.view.tasks import TaskUpdates, answer_hint, colour_of, is_question, kept, short
+from postroom.view.tasks import TaskUpdates, answer_hint, is_question, kept, short
+from postroom.view.words import address
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
 
@@ -193,7 +196,7 @@ class _Terminal:
     """Output for a person, or for a pipe that wants the result alone."""
 
     def __init__(self, task: Task) -> None:
-        self._updates = TaskUpdates(task["worker"], time.time())
+        self._updates = TaskUpdates(task["worker"])
         self._kept = task["detail"]
 
     def begin(self, task: Task) -> None:
@@ -203,7 +206,7 @@ class _Terminal:
     def change(self, event: Any) -> None:
         if event["final"]:
             return  # the task itself shows the end, since it has the whole result
-        click.echo(self._updates.line(event), err=True)
+        click.echo(update_line(self._updates, event, time.time()), err=True)
 
     def trouble(self, event: Any) -> None:
         text = one_line(event["text"], 300)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.lines.words import Cell, table
+from postroom.lines.text import Cell, table
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.errors import PostroomError
-    from postroom.lines.parts import Holder
+    from postroom.view.words import Holder
 
 
 def print_json(value: object) -> None:
@@ -58,8 +58,9 @@ def print_content(holder: Holder, *, always: bool = False) -> None:
     Args:
         always: print an empty line where there is nothing else.
     """
-    from postroom.lines.parts import fetch_lines, part_lines, sized
+    from postroom.lines.text import fetch_lines
     from postroom.protocol.parts import DATA, TEXT, kind_of
+    from postroom.view.words import part_lines, sized
     from postroom_a2a.text import one_line, printable
 
     parts = [part for part, _ in sized(holder) if kind_of(part) != TEXT]

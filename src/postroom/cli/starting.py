@@ -11,10 +11,11 @@ import click
 
 from postroom.cli.options import chosen_org, connect, state_folder
 from postroom.errors import NotRunning, SandboxUnavailable
+from postroom.lines.workers import notes
 from postroom.protocol.template_needs import KeyForm, Needs
 from postroom.templates import keys
 from postroom.templates.keys import Choice, host
-from postroom.view.workers import ended, notes
+from postroom.view.workers import ended
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

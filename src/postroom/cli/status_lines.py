@@ -8,28 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.build import NUMBER, commit, named, version
-from postroom.lines.words import Cell, ago, columns, fitted, table
+from postroom.lines.rows import colour_of
+from postroom.lines.text import Cell, columns, fitted, table
+from postroom.lines.workers import alert_line
 from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.modes import DIRECT
 from postroom.settings import DEFAULT_ORG
 from postroom.view.needs import NeedKind, command_of, line_of, needs_of
-from postroom.view.tasks import (
-    NOTHING,
-    colour_of,
-    run_time,
-    short,
-    usage_cell,
-)
-from postroom.view.workers import (
-    WEAK,
-    alert_line,
-    asking,
-    broken,
-    last_word,
-    state_word,
-    told_alerts,
-    urgency,
-)
+from postroom.view.tasks import NOTHING, run_time, short, usage_cell
+from postroom.view.words import ago
+from postroom.view.workers import WEAK, asking, broken, last_word, state_word, told_alerts, urgency
 from postroom.view.workspaces import apart
 from postroom_a2a.text import one_line
 
@@ -37,14 +25,6 @@ if TYPE_CHECKING:
     from postroom.protocol.shapes import Status, Worker
 
 
-COLOURS = {
-    "failed": "red",
-    "stalled": "yellow",
-    "unknown": "yellow",
-    "starting": "cyan",
-    "working": "green",
-    "idle": "green",
-}
 ASK = Autonomy.ASK.value
 FAILURES = frozenset({NeedKind.FAILED, NeedKind.STALLED})
 LISTED = FAILURES | {NeedKind.APPROVAL, NeedKind.QUESTION}
@@ -195,10 +175,11 @@ def _workers(status: Status, now: float, width: int | None, *, wide: bool) -> li
 
 def _row(worker: Worker, now: float, asks: Container[str]) -> list[Cell]:
     task, state = worker.get("task"), state_word(worker, asks)
-    colour = "yellow" if state == "asks" else COLOURS.get(state)
     shown = [
         Cell(f"@{worker['nick']}"),
-        Cell(state, colour, bold=broken(worker) or state == "asks", dim=state == "stopped"),
+        Cell(
+            state, colour_of(state), bold=broken(worker) or state == "asks", dim=state == "stopped"
+        ),
     ]
     last = Cell(last_word(worker), "red" if worker.get("trouble") else None)
     more = worker.get("open_tasks", 0) - (1 if task else 0)

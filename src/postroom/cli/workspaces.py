@@ -15,9 +15,10 @@ from postroom.cli.options import connect
 from postroom.cli.output import print_json
 from postroom.cli.waiting import SLOW
 from postroom.errors import Conflict, PostroomError
+from postroom.lines.inputs import diff_style
 from postroom.lines.rows import styled
 from postroom.view.tasks import short
-from postroom.view.workspaces import AGAINST_BOTH, MORE, counted, diff_style, synced
+from postroom.view.workspaces import AGAINST_BOTH, MORE, counted, synced
 from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from postroom.errors import InvalidInput, PinRequired, PinWrong, PostroomError
+from postroom.lines.approvals import refused
+from postroom.lines.events import request_rows
 from postroom.lines.inputs import visible
-from postroom.lines.words import address
 from postroom.protocol.approvals import Decision
 from postroom.protocol.patterns import added, suggest
-from postroom.view.approvals import refused
-from postroom.view.events import request_rows
 from postroom.view.tasks import short
+from postroom.view.words import address
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from typing import Any
 
 from postroom.errors import InvalidInput
 from postroom.lines.rows import Row, Style, steady
+from postroom.view.workspaces import AGAINST_BOTH
 
 MOST_COMPARED = 2000
 """Lines of both sides of a change that are compared; beyond that all of both are shown, since that takes too long."""
@@ -370,3 +371,14 @@ def _text_of(given: Mapping[str, Any], name: str) -> str:
 
 def _plain(name: Any) -> str:
     return str(name).replace("_", "").replace("-", "").lower()
+
+
+_HEADS = ("diff --git ", "diff --cc ", "--- ", "+++ ", AGAINST_BOTH)
+_STYLES = (("@@", Style.TOOL), ("+", Style.ADDED), ("-", Style.REMOVED))
+
+
+def diff_style(line: str) -> Style:
+    """What a line of a diff is."""
+    if line.startswith(_HEADS):
+        return Style.STRONG
+    return next((style for start, style in _STYLES if line.startswith(start)), Style.PLAIN)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from postroom.lines.rows import Span, Style
-from postroom.lines.words import columns
+from postroom.lines.text import columns
 from postroom_a2a.text import printable
 
 Spans = tuple[Span, ...]

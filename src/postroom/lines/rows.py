@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from postroom.lines.words import columns, shortened
+from postroom.lines.text import columns, shortened
 from postroom_a2a.text import printable
 
 TAB = 4
@@ -112,6 +112,41 @@ _LOOK: dict[Style, dict[str, Any]] = {
 }
 
 
+STATES = {
+    # of tasks
+    "auth-required": Style.ASKS,
+    "completed": Style.GOOD,
+    "failed": Style.BAD,
+    "input-required": Style.ASKS,
+    "rejected": Style.BAD,
+    "working": Style.GOOD,
+    # of workers
+    "asks": Style.ASKS,
+    "exited": Style.DIM,
+    "idle": Style.GOOD,
+    "stalled": Style.ASKS,
+    "starting": Style.TOOL,
+    "stopped": Style.DIM,
+    "unknown": Style.ASKS,
+    # of approvals
+    "allowed": Style.GOOD,
+    "denied": Style.BAD,
+    "edited": Style.GOOD,
+    "expired": Style.BAD,
+    "pending": Style.ASKS,
+}
+
+
+def style_of(state: str) -> Style:
+    """How a state looks; plain is one that needs no attention, or that this version does not know."""
+    return STATES.get(state, Style.PLAIN)
+
+
+def colour_of(state: str) -> str | None:
+    """The same as one of click's colours, None for none."""
+    return _LOOK[style_of(state)].get("fg")
+
+
 def paint(span: Span) -> str:
     """The text of a piece in its style, for a terminal."""
     return styled(span.text, span.style)
@@ -169,11 +204,6 @@ class Row:
     def text(self) -> str:
         """The row without its styles."""
         return " " * self.indent + "".join(span.text for span in self.spans)
-
-
-def lines_of(text: str) -> list[str]:
-    """The lines of an agent's text, without empty ones at its end; all three ends of line count."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
 
 
 _WORD = re.compile(r"[^ ]+ *| +")

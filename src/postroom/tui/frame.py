@@ -13,7 +13,7 @@ from textual.events import Resize
 from textual.widget import Widget
 from textual.widgets import Footer, Static
 
-from postroom.lines.words import columns, shortened
+from postroom.lines.text import columns, shortened
 from postroom.settings import DEFAULT_ORG
 from postroom.tui.news import Away, Snapshot
 from postroom.tui.port import port_of

@@ -23,11 +23,11 @@ from postroom.errors import (
     PostroomError,
     Unauthorized,
 )
-from postroom.lines.words import natural
 from postroom.protocol.limits import MAX_PAGE
 from postroom.tui.following import follow
 from postroom.tui.news import Away, Happened, Said, Snapshot
 from postroom.view.room import Room
+from postroom.view.words import natural
 
 if TYPE_CHECKING:
     from textual.app import App

@@ -10,7 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from postroom.tui.ending import Unexpected, on_signals
+from postroom.tui.ending import Unexpected
+from postroom.tui.ending import on_signals
+from postroom.lines.happenings import seen_row
 from postroom.tui.frame import Head
 from postroom.tui.link import Link
 from postroom.tui.news import Happened, Said, Snapshot
@@ -105,7 +107,7 @@ class WatchApp(App[int]):
         """Say it."""
         now = time.time()
         found = [self._lines.happening(one.kind, one.data, now) for one in event.events]
-        blocks = [Block((one.row(),)) for one in found if one is not None]
+        blocks = [Block((seen_row(one, now),)) for one in found if one is not None]
         self.query_one(RowLog).put(blocks)
 
     def on_said(self, event: Said) -> None:

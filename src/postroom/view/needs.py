@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from postroom.lines.parts import gist
 from postroom.view.approvals import what
 from postroom.view.tasks import answer_hint, kept, question_of, short
+from postroom.view.words import gist
 from postroom.view.workers import FAILED, broken, told_alerts, urgency
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time

@@ -8,12 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import click
-
-from postroom.lines.parts import part_lines
-from postroom.lines.rows import Style
-from postroom.lines.words import Cell, address, block, clock, span
 from postroom.protocol.limits import SHORT_ID
+from postroom.view.words import address, part_lines, span
 from postroom_a2a.task_state import INTERRUPTED, TaskState
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
@@ -24,34 +20,10 @@ if TYPE_CHECKING:
 PIECE = 100
 """Characters of an artifact's piece on its line; the result has all of it."""
 
-HEAD = ("ID", "STATE", "WORKER", "FROM", "TIME", "TASK", "LAST")
-
-COLOURS: dict[str, str] = {
-    TaskState.WORKING: "green",
-    TaskState.INPUT_REQUIRED: "yellow",
-    TaskState.AUTH_REQUIRED: "yellow",
-    TaskState.COMPLETED: "green",
-    TaskState.FAILED: "red",
-    TaskState.REJECTED: "red",
-}
-
-STYLES = {"green": Style.GOOD, "yellow": Style.ASKS, "red": Style.BAD, None: Style.PLAIN}
-"""How a colour of a line looks in a row."""
-
 
 def short(id_: str) -> str:
     """The beginning of a task's or message's id, as people see it."""
     return one_line(id_)[:SHORT_ID]
-
-
-def colour_of(state: str) -> str | None:
-    """The colour of a state; None for one that needs no attention, or that this version does not know."""
-    return COLOURS.get(state)
-
-
-def state_style(state: str) -> Style:
-    """The same in a row."""
-    return STYLES[colour_of(state)]
 
 
 def is_question(state: str) -> bool:
@@ -91,54 +63,15 @@ def run_time(task: Task | Current, now: float, until: str = "") -> str:
     return span((parse_time(until) if until else now) - parse_time(began))
 
 
-def row(task: Task, now: float) -> list[Cell]:
-    """A task in a table under `HEAD`."""
-    state = task["state"]
-    return [
-        Cell(short(task["id"])),
-        Cell(state, colour_of(state), bold=is_question(state), dim=state == TaskState.CANCELED),
-        Cell(address(task["worker"])),
-        Cell(address(task["requester"])),
-        Cell(run_time(task, now, task["updated_at"] if task["final"] else "")),
-        Cell(task["text"]),
-        Cell(_last(task)),
-    ]
-
-
-def _last(task: Task) -> str:
-    """The worker's last text, and what keeps it from going on."""
-    said = one_line(task["status_text"])
-    detail = one_line(task["detail"])
-    if task["final"] or not said or said.startswith(detail.removesuffix("…")):
-        return detail or said
-    return f"{detail}; {said}" if detail else said
-
-
 class TaskUpdates:
-    """Describes the changes of one task, oldest first; it remembers the attempt of the last one.
+    """Describes the changes of one task, oldest first; it remembers the attempt of the last one."""
 
-    Args:
-        now: the present, in seconds since the epoch.
-    """
-
-    def __init__(self, worker: Party, now: float) -> None:
+    def __init__(self, worker: Party) -> None:
         self._asker = address(worker)
-        self._now = now
         self._attempt = 1
 
-    def line(self, event: TaskEvent) -> str:
-        """One change; further lines of a text are indented under it."""
-        label, colour, text = self.parts(event)
-        when = click.style(clock(event["at"], self._now), dim=True)
-        shown = click.style(label, fg=colour)
-        return block(f"{when} {shown}: ", text) if text.strip() else f"{when} {shown}"
-
-    def parts(self, event: TaskEvent) -> tuple[str, str | None, str]:
-        """The change in a few words, their colour, and the text."""
-        label, text = self._parts(event)
-        return label, colour_of(event["state"]), text
-
-    def _parts(self, event: TaskEvent) -> tuple[str, str]:
+    def parts(self, event: TaskEvent) -> tuple[str, str]:
+        """The change in a few words, and the text."""
         state, piece = one_line(event["state"], 40), event["artifact"]
         again = event["attempt"] > self._attempt
         self._attempt = max(self._attempt, event["attempt"])

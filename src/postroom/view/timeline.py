@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from postroom.lines.parts import gist
-from postroom.lines.words import shortened
 from postroom.protocol.receipts import RANK, State, is_final
+from postroom.view.words import gist
 from postroom_a2a.text import one_line
 from postroom_a2a.times import format_time, parse_time
 
@@ -35,7 +34,7 @@ CHANGING = 1000
 
 
 QUOTED = 28
-"""Columns of what is replied to."""
+"""Characters of what is replied to."""
 
 OPEN = frozenset({State.ACCEPTED, State.DELIVERED, State.SEEN})
 UNREAD = frozenset({State.ACCEPTED, State.DELIVERED})
@@ -340,7 +339,7 @@ def day_of(record: Any) -> str:
 
 def quote_of(record: Any) -> str:
     """A message in a few words, for a reply to it."""
-    return shortened(one_line(gist(record), 4 * QUOTED), QUOTED)
+    return one_line(gist(record), QUOTED)
 
 
 def need_of(record: Any) -> str:

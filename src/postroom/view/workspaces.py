@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from postroom.lines.rows import Style
 from postroom.protocol.modes import COPY, DIRECT
 from postroom_a2a.text import one_line
 
@@ -21,26 +20,22 @@ AGAINST_BOTH = (
 SHORT = 12
 """Digits of a commit that are shown."""
 
-_HEADS = ("diff --git ", "diff --cc ", "--- ", "+++ ", AGAINST_BOTH)
-_STYLES = (("@@", Style.TOOL), ("+", Style.ADDED), ("-", Style.REMOVED))
 
-
-def where(workspace: Workspace) -> tuple[str, Style]:
-    """Where a worker works, such as `on branch postroom/coder of ~/src/app`; in red if it is the folder itself."""
+def where(workspace: Workspace) -> str:
+    """Where a worker works, such as `on branch postroom/coder of ~/src/app`."""
     path, branch = one_line(workspace["path"]), one_line(workspace["branch"])
     if workspace["mode"] == DIRECT:
-        return f"in {path} itself", Style.BAD
+        return f"in {path} itself"
     copied = "on a copy" if workspace["mode"] == COPY else ""
     if not branch:
-        return f"{copied or 'on a branch'} of {path}", Style.PLAIN
-    return f"{copied}{', ' if copied else ''}on branch {branch} of {path}", Style.PLAIN
+        return f"{copied or 'on a branch'} of {path}"
+    return f"{copied}{', ' if copied else ''}on branch {branch} of {path}"
 
 
-def place(workspace: Workspace) -> tuple[str, Style]:
+def place(workspace: Workspace) -> str:
     """The same, with how far both are apart."""
-    text, style = where(workspace)
     far = "" if workspace["mode"] == DIRECT else apart(workspace)
-    return f"{text} ({far})" if far else text, style
+    return f"{where(workspace)} ({far})" if far else where(workspace)
 
 
 def changed(found: Difference) -> str:
@@ -118,10 +113,3 @@ def waits(worker: str) -> str:
 
 def _commit(name: str) -> str:
     return one_line(name)[:SHORT]
-
-
-def diff_style(line: str) -> Style:
-    """What a line of a diff is."""
-    if line.startswith(_HEADS):
-        return Style.STRONG
-    return next((style for start, style in _STYLES if line.startswith(start)), Style.PLAIN)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.view.approvals import OfferedAnswer, choices_in, choices_of, ending, explained
+from postroom.lines.approvals import explained
+from postroom.view.approvals import OfferedAnswer, choices_in, choices_of, ending
 from postroom.view.needs import Need, NeedKind, Queue, answerable, key_of
 
 NOW = 1_000_000.0

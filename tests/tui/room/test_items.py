@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.lines.words import columns
+from postroom.lines.text import columns
 from postroom.tui.sidebar.items import Item, age, items
 from postroom.tui.sidebar.pane import first_target
 from postroom.view.needs import NeedKind

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from postroom.lines.events import EventRows
 from postroom.tui.rowlog.log import Block
 from postroom.tui.worker.blocks import LONG, LONGEST, PIECE, EventBlocks
-from postroom.view.events import EventRows
 
 Log = dict[str, Block]
 

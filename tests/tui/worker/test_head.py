@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from postroom.lines.workers import worker_rows
 from postroom.view.tasks import NOTHING
-from postroom.view.workers import worker_rows
 
 WORKER: Any = {
     "uid": "1" * 32,

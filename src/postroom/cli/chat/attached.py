@@ -29,13 +29,13 @@ from postroom.errors import (
     PostroomError,
     Refused,
 )
+from postroom.lines.approvals import always_hint
+from postroom.lines.events import EventRows, request_rows
 from postroom.lines.rows import Row, Style, painted
-from postroom.lines.words import address
 from postroom.protocol.approvals import Decision, check_editable
 from postroom.protocol.events import EventKind
-from postroom.view.approvals import always_hint
-from postroom.view.events import EventRows, request_rows
 from postroom.view.tasks import short
+from postroom.view.words import address
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -30,13 +30,13 @@ from postroom.errors import (
     PostroomError,
     Refused,
 )
-from postroom.lines.parts import body_lines, part_lines
+from postroom.lines.happenings import activity_hint, activity_line
 from postroom.lines.rows import painted
-from postroom.lines.words import block, clock
+from postroom.lines.text import block, body_lines
 from postroom.protocol.receipts import RANK, State, is_final
 from postroom.protocol.shapes import Mail, Milestone
-from postroom.view.happenings import activity_hint, activity_line
 from postroom.view.tasks import short
+from postroom.view.words import clock, part_lines
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from postroom.cli.declaring import Answer, answers, asks, parameter
 from postroom.cli.options import connect, pin_file_option
 from postroom.cli.output import print_table
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound
-from postroom.lines.words import Cell, natural, span
+from postroom.lines.text import Cell
 from postroom.settings import DEFAULT_ORG
+from postroom.view.words import natural, span
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from postroom.cli.content import Given, content_options, said, talk_options, upload_parts
-from postroom.cli.declaring import Answer, answers, limit_option
+from postroom.cli.declaring import Answer
+from postroom.cli.declaring import answers
+from postroom.cli.declaring import limit_option
 from postroom.cli.options import connect
-from postroom.lines.parts import body_lines
-from postroom.lines.words import address, clock
+from postroom.lines.text import body_lines
 from postroom.view.tasks import short
+from postroom.view.words import address, clock
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

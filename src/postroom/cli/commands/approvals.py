@@ -13,10 +13,10 @@ from postroom.cli.declaring import Answer, answers, number_option, parameter
 from postroom.cli.options import connect, pin_file_option
 from postroom.cli.output import print_table, terminal_width
 from postroom.errors import InvalidInput
+from postroom.lines.approvals import HISTORY_HEAD, PENDING_HEAD, details, history_rows, pending_row
 from postroom.lines.inputs import read_input
 from postroom.protocol.approvals import check_editable
 from postroom.protocol.limits import MAX_PAGE
-from postroom.view.approvals import HISTORY_HEAD, PENDING_HEAD, details, history_rows, pending_row
 from postroom.view.needs import in_order
 
 if TYPE_CHECKING:

@@ -16,10 +16,11 @@ from postroom.cli.declaring import answers, parameter
 from postroom.cli.options import connect
 from postroom.errors import PostroomError
 from postroom.lines.frames import frame_words
-from postroom.lines.words import Cell, clock, columns, shortened
+from postroom.lines.text import Cell, columns, shortened
 from postroom.protocol.audit import API, DENIED, SERVER
 from postroom.protocol.limits import MAX_LINES
 from postroom.view.tasks import short
+from postroom.view.words import clock
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from postroom.cli.declaring import Answer, answers, parameter
 from postroom.cli.options import chosen_org, state_folder, state_option
 from postroom.cli.output import print_json
 from postroom.errors import InvalidInput
-from postroom.lines.words import ago
+from postroom.view.words import ago
 from postroom_a2a.times import format_time
 
 if TYPE_CHECKING:

@@ -13,8 +13,10 @@ from postroom.cli.declaring import Answer, answers, asks, limit_option, paramete
 from postroom.cli.options import connect, state_option
 from postroom.cli.output import print_table
 from postroom.client.files import media_type_for, whole_file
-from postroom.lines.words import Cell, ago, size_of
+from postroom.lines.text import Cell
 from postroom.protocol.blobs import sha256_of
+from postroom.view.words import ago
+from postroom.view.words import size_of
 
 if TYPE_CHECKING:
     from postroom.client.http import Client

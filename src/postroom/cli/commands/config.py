@@ -21,7 +21,7 @@ from postroom.errors import (
     NotRunning,
     PostroomError,
 )
-from postroom.lines.words import Cell
+from postroom.lines.text import Cell
 
 if TYPE_CHECKING:
     from postroom.settings.option import Option

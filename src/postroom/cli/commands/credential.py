@@ -12,7 +12,7 @@ from postroom.cli.declaring import Answer, answers, asks, parameter
 from postroom.cli.options import connect, state_option
 from postroom.cli.output import print_table
 from postroom.errors import InvalidInput
-from postroom.lines.words import Cell
+from postroom.lines.text import Cell
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

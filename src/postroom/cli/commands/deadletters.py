@@ -11,9 +11,9 @@ from postroom.cli.declaring import Answer, answers, asks
 from postroom.cli.options import connect, state_option
 from postroom.cli.output import print_table
 from postroom.errors import InvalidInput
-from postroom.lines.parts import body_lines, gist
-from postroom.lines.words import Cell, address, ago
+from postroom.lines.text import Cell, body_lines
 from postroom.view.tasks import accepted_line, short
+from postroom.view.words import address, ago, gist
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

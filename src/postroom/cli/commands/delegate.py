@@ -13,8 +13,8 @@ from postroom.cli.declaring import answers
 from postroom.cli.following import events_option, follow, timeout_option
 from postroom.cli.options import connect
 from postroom.cli.output import print_json
-from postroom.lines.words import address
 from postroom.view.tasks import accepted_line, short
+from postroom.view.words import address
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ import click
 from postroom.cli.declaring import Answer, answers
 from postroom.cli.options import connect
 from postroom.cli.workspaces import steps_told, tell_left
+from postroom.lines.inputs import diff_style
 from postroom.lines.rows import styled
+from postroom.lines.workers import place_text
 from postroom.protocol.modes import LOOK
-from postroom.view.workers import place_text
-from postroom.view.workspaces import MORE, apart, changed, diff_style, waits, whole
+from postroom.view.workspaces import MORE, apart, changed, waits, whole
 from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from postroom.cli.declaring import answers, limit_option
 from postroom.cli.options import connect
 from postroom.cli.output import print_json
 from postroom.cli.saving import Saver, force_option, out_option
-from postroom.lines.parts import body_lines, part_lines
-from postroom.lines.words import address, clock
+from postroom.lines.text import body_lines
 from postroom.view.tasks import short
+from postroom.view.words import address, clock, part_lines
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import click
 from postroom.cli.declaring import Answer, answers, parameter
 from postroom.cli.output import print_table
 from postroom.errors import InvalidInput, NotFound, StateUnwritable
-from postroom.lines.words import Cell
+from postroom.lines.text import Cell
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

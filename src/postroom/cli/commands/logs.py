@@ -26,7 +26,7 @@ from postroom.cli.declaring import answers, number_option, parameter
 from postroom.cli.options import chosen_org, connect, state_folder
 from postroom.cli.output import print_json, terminal_width
 from postroom.errors import NotFound
-from postroom.lines.words import clock
+from postroom.view.words import clock
 from postroom_a2a.text import printable
 from postroom_a2a.times import format_time
 

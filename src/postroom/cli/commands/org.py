@@ -11,7 +11,7 @@ from postroom.cli.declaring import Answer, answers, asks, parameter
 from postroom.cli.options import chosen_login, connect, orgs, pin_file_option, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.errors import EnvironmentFault, InvalidInput
-from postroom.lines.words import Cell
+from postroom.lines.text import Cell
 from postroom.protocol.modes import COPY, DIRECT
 from postroom_a2a.text import one_line
 

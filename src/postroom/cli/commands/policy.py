@@ -13,10 +13,10 @@ from postroom.cli.options import connect, pin_file_option, state_option
 from postroom.cli.output import print_table
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput
-from postroom.lines.words import span
+from postroom.lines.approvals import POLICY_HEAD, autonomy_lines, policy_rows
 from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.patterns import added
-from postroom.view.approvals import POLICY_HEAD, autonomy_lines, policy_rows
+from postroom.view.words import span
 from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from postroom.cli.declaring import Answer, answers, parameter
 from postroom.cli.options import connect
 from postroom.cli.output import print_table
 from postroom.errors import InvalidInput
-from postroom.lines.words import Cell, ago, size_of
+from postroom.lines.text import Cell
+from postroom.view.words import ago, size_of
 from postroom.view.workspaces import SHORT, counted
 from postroom_a2a.text import one_line
 

@@ -106,10 +106,11 @@ def command(
     from postroom.cli.following import follow
     from postroom.cli.starting import details, keep, report
     from postroom.client.wire import done
+    from postroom.lines.workers import spawned
     from postroom.templates.reading import check, located, overrides, read
     from postroom.templates.spawning import folder_of, give, spawn
     from postroom.view.tasks import accepted_line, short
-    from postroom.view.workers import WAIT, spawned
+    from postroom.view.workers import WAIT
 
     folder = folder_of(workspace, mode, remote=chosen_login() is not None)
     path = located(template, lambda said: click.echo(said, err=True))

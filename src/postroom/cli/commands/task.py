@@ -21,12 +21,13 @@ from postroom.cli.waiting import said_if_slow
 from postroom.cli.workspaces import steps_told, sync, tell_left
 from postroom.errors import Conflict, NotFound, RequestTimeout
 from postroom.lines.rows import painted
-from postroom.lines.words import Cell, address, span
+from postroom.lines.tasks import TASK_HEAD, message_rows, task_row, whole_rows
+from postroom.lines.text import Cell
 from postroom.protocol.limits import SHORT_ID
 from postroom.protocol.modes import LOOK
 from postroom.protocol.tasks import Door
-from postroom.view.task_rows import message_rows, whole_rows
-from postroom.view.tasks import HEAD, accepted_line, row, short
+from postroom.view.tasks import accepted_line, short
+from postroom.view.words import address, span
 from postroom.view.workspaces import merged, nothing_to_merge, offered, undone
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
@@ -82,9 +83,9 @@ def list_(
         found = client.tasks(
             open_only=open_only, state=wanted or "", worker=worker, door=door or "", limit=limit
         )
-    rows = [row(task, time.time()) for task in found]
+    rows = [task_row(task, time.time()) for task in found]
     none = "no open tasks (all: postroom task list --all)" if open_only else "no tasks"
-    return {"tasks": found}, lambda: print_table(HEAD, rows, cut=("LAST", "TASK"), empty=none)
+    return {"tasks": found}, lambda: print_table(TASK_HEAD, rows, cut=("LAST", "TASK"), empty=none)
 
 
 @command.command("show", short_help="Show a task with all that happened.")

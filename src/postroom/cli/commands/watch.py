@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.declaring import answers, asks
-from postroom.cli.options import connect, connect_async, without_mouse
-from postroom.lines.words import clock
+from postroom.cli.declaring import answers
+from postroom.cli.declaring import asks
+from postroom.cli.options import connect
+from postroom.cli.options import connect_async
+from postroom.cli.options import without_mouse
+from postroom.view.words import clock
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -37,16 +40,18 @@ def command(as_json: bool) -> int:
             return run(connect_async(), mouse=not without_mouse())
         from postroom.cli.following import say_away
         from postroom.cli.output import terminal_width
+        from postroom.lines.happenings import seen_line
         from postroom.view.happenings import ChangeLines
 
         lines, width = ChangeLines(), terminal_width()
         for event in client.follow_everything(away=say_away):
+            now = time.time()
             if as_json:
                 if event.kind != "open":
                     said = {"type": event.kind, **event.data}
                     click.echo(json.dumps(said, ensure_ascii=True))
-            elif (found := lines.happening(event.kind, event.data, time.time())) is not None:
-                click.echo(found.line(width))
+            elif (found := lines.happening(event.kind, event.data, now)) is not None:
+                click.echo(seen_line(found, now, width))
     return 0
 
 
@@ -54,7 +59,7 @@ def command(as_json: bool) -> int:
 @asks("alerts.list", "--all ended: Also those that have ended.")
 def alerts(found: list[Alert]) -> None:
     """List what went wrong, the newest last. An alert goes when its cause goes, or when you clear it."""
-    from postroom.view.workers import alert_line
+    from postroom.lines.workers import alert_line
 
     now = time.time()
     if not found:

@@ -16,8 +16,8 @@ from postroom.cli.declaring import answers, parameter
 from postroom.cli.options import connect, pin_file_option, verbose_option
 from postroom.cli.output import print_json
 from postroom.errors import PostroomError, exit_code
-from postroom.lines.words import address
 from postroom.protocol.modes import DIRECT
+from postroom.view.words import address
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ def restart(
     """
     from postroom.cli.deciding import pin_of
     from postroom.cli.starting import details, report
-    from postroom.view.workers import WAIT, sandbox_text
+    from postroom.lines.workers import sandbox_text
+    from postroom.view.workers import WAIT
 
     pin = pin_of(pin_file)
     paths: dict[str, str] = {}

@@ -15,16 +15,18 @@ from textual.widgets import Input, Static, TextArea
 from postroom.client.answering import decided, freed
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError
+from postroom.lines.approvals import asked_rows, explained, refused
 from postroom.lines.inputs import draft_of, visible
-from postroom.lines.words import address, shortened
+from postroom.lines.text import shortened
 from postroom.protocol.approvals import Decision
 from postroom.protocol.patterns import added, approves, suggest
 from postroom.tui.dialogs import with_pin
 from postroom.tui.needs.dialog import Key, Keys, Move, NeedDialog, Phase, expires_in, whole
 from postroom.tui.news import CHANNEL
 from postroom.tui.rowlists import RowsView
-from postroom.view.approvals import asked_rows, ending, explained, refused
+from postroom.view.approvals import ending
 from postroom.view.needs import line_of
+from postroom.view.words import address
 
 if TYPE_CHECKING:
     from postroom.client.http import AsyncClient

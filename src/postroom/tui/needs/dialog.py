@@ -19,13 +19,13 @@ from textual.widget import Widget
 from textual.widgets import Button, Static
 
 from postroom.errors import NotFound, PostroomError
-from postroom.lines.rows import Row, Style, lines_of
-from postroom.lines.words import address, span
+from postroom.lines.rows import Row, Style
 from postroom.tui.news import Said
 from postroom.tui.port import ScreenPart
 from postroom.tui.rowlists import RowsView
 from postroom.view.needs import line_of
 from postroom.view.tasks import short
+from postroom.view.words import address, lines_of, span
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from postroom.client.answering import decided
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, PostroomError
 from postroom.lines.inputs import visible
-from postroom.lines.rows import Row, Style, lines_of
-from postroom.lines.words import clock
+from postroom.lines.rows import Row, Style
 from postroom.protocol.approvals import Decision
 from postroom.tui.dialogs import with_pin
 from postroom.tui.needs.dialog import Key, Keys, NeedDialog, Phase, expires_in, whole
@@ -29,6 +28,7 @@ from postroom.tui.news import CHANNEL
 from postroom.view.approvals import OfferedAnswer, choices_in, choices_of, ending
 from postroom.view.needs import NeedKind
 from postroom.view.tasks import TaskUpdates, is_question, short
+from postroom.view.words import clock, lines_of
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -303,12 +303,12 @@ def _over(task: Task, events: Sequence[TaskEvent]) -> str:
 
 
 def _updates(task: Task, events: Sequence[TaskEvent], now: float) -> Iterator[Row]:
-    updates = TaskUpdates(task["worker"], now)
+    updates = TaskUpdates(task["worker"])
     # The last one is the question itself.
     said = [(event, *updates.parts(event)) for event in events if event["seq"] != task["seq"]]
     if said:
         yield Row.of("before that:", Style.DIM)
-    for event, label, _, text in said[-UPDATES:]:
+    for event, label, text in said[-UPDATES:]:
         first = lines_of(text)[0] if text.strip() else ""
         line = f"{clock(event['at'], now)} {label}{f': {first}' if first else ''}"
         yield Row.of(line, Style.DIM, indent=2, wraps=True)

@@ -17,7 +17,7 @@ from typing import Any
 from textual.selection import Selection
 
 from postroom.lines.rows import HANG, LEAST, Line, Row, Span, Style, broken
-from postroom.lines.words import columns
+from postroom.lines.text import columns
 
 MOST = 100_000
 """Rows that are kept."""

@@ -6,10 +6,11 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from postroom.lines.rows import Span, Style
-from postroom.lines.words import columns, natural, shortened
+from postroom.lines.rows import Span, Style, style_of
+from postroom.lines.text import columns, shortened
 from postroom.view.needs import Need, NeedKind
 from postroom.view.room import Room
+from postroom.view.words import natural
 from postroom.view.workers import broken, last_word, state_word
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
@@ -27,18 +28,6 @@ MARKS: dict[NeedKind, tuple[str, Style]] = {
     NeedKind.DEAD: ("+", Style.BAD),
 }
 """The first column of a need, so that kinds differ without colours, too."""
-
-STATES: dict[str, Style] = {
-    "failed": Style.BAD,
-    "stalled": Style.BAD,
-    "unknown": Style.BAD,
-    "asks": Style.ASKS,
-    "starting": Style.TOOL,
-    "working": Style.GOOD,
-    "idle": Style.GOOD,
-    "stopped": Style.DIM,
-    "exited": Style.DIM,
-}
 
 MARKED = "•"
 """Stands before a row that is marked."""
@@ -245,7 +234,7 @@ class _Maker:
 
     def _worker(self, worker: Worker, room: Room) -> Item:
         state = state_word(worker, room.asking)
-        style = STATES.get(state, Style.PLAIN)
+        style = style_of(state)
         task = worker.get("task")
         began = task.get("started_at") if task else None
         since = parse_time(began) if began else 0.0

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from postroom.client.answering import decided
 from postroom.client.belonging import refuse_agents
 from postroom.errors import PinPaused, PinRequired, PinWrong, PostroomError
+from postroom.lines.approvals import asked_rows
 from postroom.lines.inputs import visible
 from postroom.lines.rows import Row, Style, broken
-from postroom.lines.words import address
 from postroom.tui.dialogs import Confirm, with_pin
 from postroom.tui.looks import text_of
 from postroom.tui.news import CHANNEL, Said
 from postroom.tui.port import started
-from postroom.view.approvals import asked_rows
 from postroom.view.tasks import short
+from postroom.view.words import address
 from postroom.view.workspaces import counted
 from postroom_a2a.text import one_line
 

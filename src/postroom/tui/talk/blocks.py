@@ -13,15 +13,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from postroom.lines.happenings import activity_row
 from postroom.lines.markdown import drawn
-from postroom.lines.parts import part_lines
-from postroom.lines.rows import Row, Span, Style, lines_of
+from postroom.lines.rows import Row, Span, Style
+from postroom.lines.tasks import answer_rows
+from postroom.lines.text import shortened
 from postroom.protocol.receipts import State
 from postroom.tui.rowlog.log import Block
-from postroom.view.happenings import activity_row
-from postroom.view.task_rows import answer_rows
 from postroom.view.tasks import short
-from postroom.view.timeline import EntryKind, TimelineEntry, at_of, is_open, need_of
+from postroom.view.timeline import QUOTED, EntryKind, TimelineEntry, at_of, is_open, need_of
+from postroom.view.words import lines_of, part_lines
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
@@ -84,7 +85,7 @@ def message_block(record: Any, key: str, *, me: str, quote: str = "") -> Block:
     mine = sender["uid"] == me
     head = [_when(at_of(record)), *_nick(sender, mine)]
     if quote:
-        head.append(Span(f"(to “{quote}”) ", Style.DIM))
+        head.append(Span(f"(to “{shortened(quote, QUOTED)}”) ", Style.DIM))
     subject = one_line(record.get("subject") or "")
     if subject:
         head.append(Span(f"{subject}: ", Style.STRONG))

@@ -17,14 +17,13 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 
 from postroom.errors import PostroomError
-from postroom.lines.parts import gist
 from postroom.lines.rows import Row, Span, Style
-from postroom.lines.words import address
 from postroom.tui.news import Target
 from postroom.tui.port import ScreenPart
 from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.talk.blocks import mark_block, message_block
 from postroom.view.timeline import at_of
+from postroom.view.words import address, gist
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.lines.words import natural
 from postroom.protocol.modes import MODES
 from postroom.tui.typing.commands import BY_NAME, VERBS, WHO, Kind, Verb
 from postroom.view.approvals import what
 from postroom.view.tasks import short
+from postroom.view.words import natural
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

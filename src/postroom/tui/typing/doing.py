@@ -10,7 +10,7 @@ import click
 
 from postroom.client.belonging import refuse_agents
 from postroom.errors import InvalidInput, PinRequired, PinWrong, PostroomError
-from postroom.lines.words import address
+from postroom.lines.workers import notes, spawned
 from postroom.protocol.patterns import added as added_pattern
 from postroom.tui.dialogs import with_pin
 from postroom.tui.news import CHANNEL, Chosen, NeedChosen, Said, Target, trouble
@@ -20,7 +20,8 @@ from postroom.tui.talk.pane import Talk
 from postroom.tui.typing.commands import BY_NAME, Command, Plain, help_lines, parse
 from postroom.tui.worker import acts, merging
 from postroom.view.tasks import accepted_line, short
-from postroom.view.workers import WAIT, ended, notes, spawned
+from postroom.view.words import address
+from postroom.view.workers import WAIT, ended
 from postroom.view.workspaces import counted
 from postroom_a2a.text import one_line
 

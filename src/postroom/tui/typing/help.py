@@ -15,11 +15,11 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from postroom.lines.approvals import POLICY_HEAD, policy_rows
+from postroom.lines.workers import alert_line
 from postroom.tui.news import Chosen, NeedChosen, Target
 from postroom.tui.port import port_of
 from postroom.tui.typing.commands import VERBS, help_lines
-from postroom.view.approvals import POLICY_HEAD, policy_rows
-from postroom.view.workers import alert_line
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

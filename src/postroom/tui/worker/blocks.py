@@ -1,6 +1,6 @@
 """Events of a worker as blocks of a log: a text that grows, a tool's call with its result, what was asked and decided.
 
-The rows are those of the line mode (`view.events`). What is past comes page by page, then what happens.
+The rows are those of the line mode (`lines.events`). What is past comes page by page, then what happens.
 """
 
 from __future__ import annotations
@@ -12,12 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import PostroomError
-from postroom.lines.markdown import drawn
-from postroom.lines.rows import Row, Span, Style
-from postroom.protocol.events import EventKind
-from postroom.tui.following import follow
-from postroom.tui.rowlog.log import Block
-from postroom.view.events import (
+from postroom.lines.events import (
     CALLS,
     Turns,
     TurnUsage,
@@ -33,6 +28,11 @@ from postroom.view.events import (
     said_row,
     string,
 )
+from postroom.lines.markdown import drawn
+from postroom.lines.rows import Row, Span, Style
+from postroom.protocol.events import EventKind
+from postroom.tui.following import follow
+from postroom.tui.rowlog.log import Block
 
 if TYPE_CHECKING:
     from postroom.tui.news import Target

@@ -21,6 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from postroom.errors import EnvironmentFault, InvalidInput, PostroomError
+from postroom.lines.inputs import diff_style
 from postroom.lines.rows import Row, Span, Style
 from postroom.protocol.modes import DIRECT
 from postroom.tui.news import Said, trouble
@@ -29,7 +30,7 @@ from postroom.tui.rowlog.log import Block
 from postroom.tui.worker import merging
 from postroom.tui.worker.changes import Comment, File, Line, files_of
 from postroom.tui.worker.reading import Read, Reading
-from postroom.view.workspaces import AGAINST_BOTH, MORE, changed, counted, diff_style, place, waits
+from postroom.view.workspaces import AGAINST_BOTH, MORE, changed, counted, place, waits
 from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
@@ -236,8 +237,9 @@ ABLE: dict[str, Callable[[Difference], bool]] = {
 
 def head_rows(found: Difference, files: Sequence[File]) -> Iterator[Row]:
     """Where, how much, which files; what is missing, and how it is taken over."""
-    where, style = place(found["workspace"])
-    yield Row((Span(changed(found), Style.STRONG), Span(f" {where}", style)), wraps=True)
+    workspace = found["workspace"]
+    where = Span(f" {place(workspace)}", Style.BAD if workspace["mode"] == DIRECT else Style.PLAIN)
+    yield Row((Span(changed(found), Style.STRONG), where), wraps=True)
     for file in files[:FILES]:
         yield Row(
             (

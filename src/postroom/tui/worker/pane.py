@@ -18,6 +18,7 @@ from textual.widgets import Static
 
 from postroom.errors import Forbidden, NotFound, PostroomError
 from postroom.lines.rows import Row, Style
+from postroom.lines.workers import agent_rows, card_rows, worker_rows
 from postroom.tui.looks import text_of
 from postroom.tui.news import LOADING, Away, Snapshot, Target, trouble
 from postroom.tui.port import ScreenPart
@@ -25,7 +26,6 @@ from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.worker import acts
 from postroom.tui.worker.blocks import EventPages
 from postroom.tui.worker.tasks import task_blocks
-from postroom.view.workers import agent_rows, card_rows, worker_rows
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Listed

@@ -22,15 +22,15 @@ from textual.widgets import Footer, Static, Tree
 from textual.widgets.tree import TreeNode
 
 from postroom.errors import NotFound, PostroomError
-from postroom.lines.rows import Row, Span, Style
-from postroom.lines.words import address, ago
+from postroom.lines.rows import Row, Span, Style, style_of
+from postroom.lines.tasks import short_rows, whole_rows
 from postroom.tui.looks import text_of
 from postroom.tui.news import Snapshot
 from postroom.tui.port import ScreenPart
 from postroom.tui.rowlog.log import Block
 from postroom.tui.worker.reading import Read, Reading
-from postroom.view.task_rows import short_rows, whole_rows
-from postroom.view.tasks import run_time, short, state_style
+from postroom.view.tasks import run_time, short
+from postroom.view.words import address, ago
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
@@ -150,7 +150,7 @@ def row_of(node: Node, now: float) -> Row:
     return Row(
         (
             Span(f"{address(task['worker'])} ", Style.STRONG),
-            Span(one_line(task["state"]), state_style(task["state"])),
+            Span(one_line(task["state"]), style_of(task["state"])),
             Span(f" {when}{' ?' if node.guessed else ''}  ", Style.DIM),
             Span(one_line(task["text"], 80)),
             Span(f"  → {said}" if said else "", Style.DIM),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 
-from postroom.lines.words import size_of
 from postroom.protocol.modes import BRINGS_BINARY, BRINGS_LARGE
+from postroom.view.words import size_of
 from postroom.workers.workspaces.branches import LARGEST_TREE
 from postroom.workers.workspaces.git import Git
 from postroom_a2a.text import one_line

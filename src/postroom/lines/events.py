@@ -11,9 +11,10 @@ from itertools import islice
 from typing import Any
 
 from postroom.lines.inputs import changes, command, diff_rows, input_rows, subject, visible
-from postroom.lines.rows import Row, Span, Style, lines_of
+from postroom.lines.rows import Row, Span, Style
 from postroom.protocol.events import EventKind
 from postroom.protocol.limits import SHORT_ID
+from postroom.view.words import lines_of
 
 OUTPUT = 6
 """Lines of a tool's output that are shown."""

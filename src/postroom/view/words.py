@@ -1,12 +1,12 @@
-"""The parts of messages and artifacts in lines of text. Agents wrote all of it, so it is made harmless here."""
+"""What people call things: addresses, times, sizes, parts of messages. Text of agents is made harmless here."""
 
 from __future__ import annotations
 
-import shlex
+import re
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from postroom.lines.words import block, size_of
 from postroom.protocol.blobs import PREFIX, SHA256
 from postroom.protocol.parts import (
     FILE,
@@ -17,6 +17,7 @@ from postroom.protocol.parts import (
     size_in,
 )
 from postroom_a2a.text import one_line
+from postroom_a2a.times import parse_time
 
 Part = Mapping[str, Any]
 Holder = Mapping[str, Any]
@@ -43,30 +44,11 @@ def part_line(part: Part, size: int | None) -> str:
     return f"{line}, at {one_line(url, 200)}"
 
 
-def fetch_lines(holder: Holder) -> list[str]:
-    """For each blob among the parts the command that fetches it."""
-    return [
-        f"postroom blob get {part['url']} -o {shlex.quote(name_in(part) or 'content')}"
-        for part, _ in sized(holder)
-        if kind_of(part) == FILE and is_blob(part.get("url"))
-    ]
-
-
 def gist(holder: Holder) -> str:
     """What is said, in a line: the subject, the text, and what else there is."""
     subject = holder.get("subject") or ""
     said = [one_line(holder["text"]), *(f"[{line}]" for line in part_lines(holder))]
     return ": ".join(each for each in (one_line(subject), " ".join(filter(None, said))) if each)
-
-
-def body_lines(holder: Holder) -> list[str]:
-    """All that is said, below a line that says by whom. No text can be taken for another line."""
-    subject = holder.get("subject") or ""
-    lines = [f"    subject: {one_line(subject)}"] if subject else []
-    others = part_lines(holder)
-    if holder["text"] or not others:
-        lines.append(block("    | ", holder["text"]))
-    return [*lines, *(f"    {line}" for line in others)]
 
 
 def sized(holder: Holder) -> Iterator[tuple[Part, int | None]]:
@@ -84,3 +66,54 @@ def is_blob(url: object) -> bool:
         and SHA256.fullmatch(url.removeprefix(PREFIX)) is not None
         and url.startswith(PREFIX)
     )
+
+
+def ago(then: str | None, now: float) -> str:
+    """`3 s ago` for an RFC 3339 time; `unknown` for None."""
+    return "unknown" if then is None else f"{span(now - parse_time(then))} ago"
+
+
+def span(seconds: float) -> str:
+    """A length of time in its largest unit, such as `3 s` or `12 min`."""
+    whole = max(0, int(seconds))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if whole >= size:
+            return f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def size_of(size: int | None) -> str:
+    """`4.8 MB` for a number of bytes; `unknown size` for None."""
+    if size is None:
+        return "unknown size"
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} bytes"
+
+
+def clock(at: str, now: float) -> str:
+    """Local time of day of an RFC 3339 time, with the date unless it is today's."""
+    then = time.localtime(parse_time(at))
+    same_day = then[:3] == time.localtime(now)[:3]
+    return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M", then)
+
+
+def natural(name: str) -> tuple[tuple[str, int], ...]:
+    """Sorts names as people count, in every list: `c2` before `c10`."""
+    return tuple((text, int(digits or -1)) for text, digits in _COUNTED.findall(name))
+
+
+_COUNTED = re.compile(r"([^0-9]*)([0-9]{0,18})")
+
+
+def address(party: Any) -> str:
+    """`@nick` of a party, or its uid where it has no nick; a text stays as it is."""
+    if not isinstance(party, dict):
+        return one_line(str(party), 80)
+    return one_line(f"@{party['nick']}" if party.get("nick") else str(party.get("uid", "?")), 80)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of an agent's text, without empty ones at its end; all three ends of line count."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")

@@ -1,19 +1,18 @@
-"""Addresses, times, sizes and tables as people read them. Text of agents is made harmless here."""
+"""Text of a terminal: columns, tables, blocks of what others wrote. Text of agents is made harmless here."""
 
 from __future__ import annotations
 
-import re
-import time
+import shlex
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import click
 
+from postroom.protocol.parts import FILE, kind_of, name_in
+from postroom.view.words import Holder, is_blob, part_lines, sized
 from postroom_a2a.text import one_line, printable
-from postroom_a2a.times import parse_time
 
 NARROWEST = 12
 """Columns that the long columns of a table keep while the table fits."""
@@ -111,53 +110,26 @@ def _narrow(widths: list[int], among: Sequence[int], room: int, least: int) -> N
         widths[widest] -= 1
 
 
-def ago(then: str | None, now: float) -> str:
-    """`3 s ago` for an RFC 3339 time; `unknown` for None."""
-    return "unknown" if then is None else f"{span(now - parse_time(then))} ago"
-
-
-def span(seconds: float) -> str:
-    """A length of time in its largest unit, such as `3 s` or `12 min`."""
-    whole = max(0, int(seconds))
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if whole >= size:
-            return f"{whole // size} {unit}"
-    return f"{whole} s"
-
-
-def size_of(size: int | None) -> str:
-    """`4.8 MB` for a number of bytes; `unknown size` for None."""
-    if size is None:
-        return "unknown size"
-    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if size >= unit:
-            return f"{size / unit:.1f} {name}"
-    return f"{size} bytes"
-
-
-def clock(at: str, now: float) -> str:
-    """Local time of day of an RFC 3339 time, with the date unless it is today's."""
-    then = time.localtime(parse_time(at))
-    same_day = then[:3] == time.localtime(now)[:3]
-    return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M", then)
-
-
-def natural(name: str) -> tuple[tuple[str, int], ...]:
-    """Sorts names as people count, in every list: `c2` before `c10`."""
-    return tuple((text, int(digits or -1)) for text, digits in _COUNTED.findall(name))
-
-
-_COUNTED = re.compile(r"([^0-9]*)([0-9]{0,18})")
-
-
-def address(party: Any) -> str:
-    """`@nick` of a party, or its uid where it has no nick; a text stays as it is."""
-    if not isinstance(party, dict):
-        return one_line(str(party), 80)
-    return one_line(f"@{party['nick']}" if party.get("nick") else str(party.get("uid", "?")), 80)
-
-
 def block(prefix: str, text: str) -> str:
     """`text` after `prefix`, with indented further lines, so that no text can forge the line of another."""
     first, *rest = printable(text).strip("\n").split("\n")
     return "\n".join([f"{prefix}{first}", *(f"    | {line}" for line in rest)])
+
+
+def fetch_lines(holder: Holder) -> list[str]:
+    """For each blob among the parts the command that fetches it."""
+    return [
+        f"postroom blob get {part['url']} -o {shlex.quote(name_in(part) or 'content')}"
+        for part, _ in sized(holder)
+        if kind_of(part) == FILE and is_blob(part.get("url"))
+    ]
+
+
+def body_lines(holder: Holder) -> list[str]:
+    """All that is said, below a line that says by whom. No text can be taken for another line."""
+    subject = holder.get("subject") or ""
+    lines = [f"    subject: {one_line(subject)}"] if subject else []
+    others = part_lines(holder)
+    if holder["text"] or not others:
+        lines.append(block("    | ", holder["text"]))
+    return [*lines, *(f"    {line}" for line in others)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import click
+
 from postroom.lines.markdown import drawn
-from postroom.lines.parts import body_lines, fetch_lines, part_lines
-from postroom.lines.rows import Row, Span, Style, lines_of
-from postroom.lines.words import address, clock
+from postroom.lines.rows import Row, Span, Style, colour_of, style_of
+from postroom.lines.text import Cell, block, body_lines, fetch_lines
 from postroom.view.tasks import (
     NOTHING,
     TaskUpdates,
@@ -17,9 +18,10 @@ from postroom.view.tasks import (
     kept,
     run_time,
     short,
-    state_style,
     usage_line,
 )
+from postroom.view.words import address, clock, lines_of, part_lines
+from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 def whole_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[Row]:
     """All of it."""
-    state = Span(one_line(task["state"]), state_style(task["state"]))
+    state = Span(one_line(task["state"]), style_of(task["state"]))
     yield Row((Span(f"task {one_line(task['id'])} "), state))
     attempt = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
     skill = f", skill {one_line(task['skill'], 80)}" if task["skill"] else ""
@@ -74,7 +76,7 @@ def answer_rows(task: Task, now: float) -> list[Row]:
     gist = made[0] if len(made) == 1 else (Span(one_line(text, 60), Style.DIM),) if made else ()
     head = (
         Span(f"task {short(task['id'])} ", Style.DIM),
-        Span(one_line(task["state"]), state_style(task["state"])),
+        Span(one_line(task["state"]), style_of(task["state"])),
         Span(f" {took}" if took else "", Style.DIM),
         Span(": " if gist else "", Style.DIM),
         *gist,
@@ -103,7 +105,7 @@ def short_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[
     yield Row(
         (
             Span(f"task {short(task['id'])} ", Style.STRONG),
-            Span(one_line(task["state"]), state_style(task["state"])),
+            Span(one_line(task["state"]), style_of(task["state"])),
             Span(f" {took}" if took else "", Style.DIM),
             Span(f" {address(task['requester'])} to {address(task['worker'])}: ", Style.DIM),
             Span(one_line(task["text"], 300)),
@@ -115,12 +117,12 @@ def short_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[
 
 def update_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[Row]:
     """All that happened to it."""
-    updates = TaskUpdates(task["worker"], now)
+    updates = TaskUpdates(task["worker"])
     for event in events:
-        label, _, text = updates.parts(event)
+        label, text = updates.parts(event)
         head = (
             Span(f"{clock(event['at'], now)} ", Style.DIM),
-            Span(label, state_style(event["state"])),
+            Span(label, style_of(event["state"])),
         )
         if not text.strip():
             yield Row(head, wraps=True)
@@ -128,6 +130,14 @@ def update_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator
         first, *rest = lines_of(text.strip("\n"))
         yield Row((*head, Span(f": {first}")), wraps=True)
         yield from (Row.of(f"| {line}", indent=4, wraps=True) for line in rest)
+
+
+def update_line(updates: TaskUpdates, event: TaskEvent, now: float) -> str:
+    """One change; further lines of a text are indented under it."""
+    label, text = updates.parts(event)
+    when = click.style(clock(event["at"], now), dim=True)
+    shown = click.style(label, fg=colour_of(event["state"]))
+    return block(f"{when} {shown}: ", text) if text.strip() else f"{when} {shown}"
 
 
 def _artifact(artifact: Artifact) -> Iterator[Row]:
@@ -145,3 +155,29 @@ def _indented(lines: Iterable[str]) -> Iterator[Row]:
     for several in lines:
         for line in several.split("\n"):
             yield Row.of(line.removeprefix("    "), indent=4, wraps=True)
+
+
+TASK_HEAD = ("ID", "STATE", "WORKER", "FROM", "TIME", "TASK", "LAST")
+
+
+def task_row(task: Task, now: float) -> list[Cell]:
+    """A task in a table under `TASK_HEAD`."""
+    state = task["state"]
+    return [
+        Cell(short(task["id"])),
+        Cell(state, colour_of(state), bold=is_question(state), dim=state == TaskState.CANCELED),
+        Cell(address(task["worker"])),
+        Cell(address(task["requester"])),
+        Cell(run_time(task, now, task["updated_at"] if task["final"] else "")),
+        Cell(task["text"]),
+        Cell(_last(task)),
+    ]
+
+
+def _last(task: Task) -> str:
+    """The worker's last text, and what keeps it from going on."""
+    said = one_line(task["status_text"])
+    detail = one_line(task["detail"])
+    if task["final"] or not said or said.startswith(detail.removesuffix("…")):
+        return detail or said
+    return f"{detail}; {said}" if detail else said
