@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from postroom.cli.content import Given, content_options, said, talk_options, upload_parts
-from postroom.cli.declaring import Answer
-from postroom.cli.declaring import answers
-from postroom.cli.declaring import limit_option
+from postroom.cli.declaring import Answer, answers, limit_option
 from postroom.cli.options import connect
 from postroom.lines.text import body_lines
 from postroom.view.tasks import short

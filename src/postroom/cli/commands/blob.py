@@ -15,8 +15,7 @@ from postroom.cli.output import print_table
 from postroom.client.files import media_type_for, whole_file
 from postroom.lines.text import Cell
 from postroom.protocol.blobs import sha256_of
-from postroom.view.words import ago
-from postroom.view.words import size_of
+from postroom.view.words import ago, size_of
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
