@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from postroom.client.locate import CLI_AGENT
 from postroom.errors import Forbidden, NotFound
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.principal import ALL_SCOPES, KEY, USUAL_SCOPES, Principal
-from postroom.protocol.tasks import CLI_AGENT, SKILL, Door, task_id
+from postroom.protocol.tasks import SKILL, Door, task_id
 from postroom.store.agents import Agent
 from postroom.tasks.operations import AgentTasks
 from postroom_a2a.messages import text_message

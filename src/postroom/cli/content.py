@@ -16,11 +16,8 @@ import click
 from postroom.cli.arguments import text_argument
 from postroom.cli.declaring import parameter, takes
 from postroom.cli.waiting import SLOW
-from postroom.client.files import media_type_for
 from postroom.errors import InvalidInput, MessageTooLarge
 from postroom.protocol.limits import MAX_ENVELOPE_BYTES
-from postroom.protocol.parts import file_name
-from postroom.view.words import size_of
 from postroom_a2a import strict_json
 from postroom_a2a.text import one_line
 
@@ -96,6 +93,9 @@ def upload_parts(client: Client, given: Given) -> list[dict[str, Any]]:
 
 def upload(client: Client, path: str, kind: str = "") -> dict[str, Any]:
     """Store a file (`-` for standard input) as a blob; returns the part that names it."""
+    from postroom.client.files import media_type_for
+    from postroom.protocol.parts import file_name
+
     media_type = media_type_for(path, kind)
     with _opened(path) as file:
         named = "" if path == "-" else os.fsencode(Path(path).name).decode(errors="replace")
@@ -130,6 +130,8 @@ class Progress:
         self._moved += count
         if self._clock() < self._next:
             return
+        from postroom.view.words import size_of
+
         self._next = self._clock() + STEP
         of = f" of {size_of(self._size)}" if self._size else ""
         line = f"uploading {self._name}: {size_of(self._moved)}{of}"

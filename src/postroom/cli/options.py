@@ -258,7 +258,7 @@ def _place() -> tuple[Locate, str]:
 
 
 def _name(client: AsyncClient) -> None:
-    from postroom.protocol.tasks import CLI_AGENT
+    from postroom.client.locate import CLI_AGENT
 
     client.transport.program = CLI_AGENT
 

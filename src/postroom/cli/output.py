@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.lines.text import Cell, table
-from postroom_a2a.text import one_line
+from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
     from postroom.errors import PostroomError
+    from postroom.lines.text import Cell
     from postroom.view.words import Holder
 
 
@@ -45,6 +45,8 @@ def print_table(
     empty: str = "",
 ) -> None:
     """Print rows under a head, as `table` makes them, for the output's terminal; `empty` in place of no rows."""
+    from postroom.lines.text import table
+
     rows = list(rows)
     for line in (
         table(head, rows, cut=cut, width=terminal_width()) if rows or not empty else [empty]
@@ -58,14 +60,15 @@ def print_content(holder: Holder, *, always: bool = False) -> None:
     Args:
         always: print an empty line where there is nothing else.
     """
-    from postroom.lines.text import fetch_lines
-    from postroom.protocol.parts import DATA, TEXT, kind_of
-    from postroom.view.words import part_lines, sized
-    from postroom_a2a.text import one_line, printable
-
-    parts = [part for part, _ in sized(holder) if kind_of(part) != TEXT]
+    parts = [part for part in holder.get("parts", ()) if not isinstance(part.get("text"), str)]
     if holder["text"] or (always and not parts):
         click.echo(printable(holder["text"]).rstrip("\n"))
+    if not parts:
+        return
+    from postroom.lines.text import fetch_lines
+    from postroom.protocol.parts import DATA, kind_of
+    from postroom.view.words import part_lines
+
     for part in parts:
         if kind_of(part) == DATA:
             click.echo(json.dumps(part["data"], ensure_ascii=True))

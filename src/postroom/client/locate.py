@@ -29,6 +29,9 @@ SOCKET = "control.sock"
 
 MAX_BYTES = 64 * 1024
 
+CLI_AGENT = "postroom-cli"
+"""What the `User-Agent` of Postroom's command begins with."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:

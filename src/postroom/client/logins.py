@@ -15,11 +15,9 @@ from typing import Any
 
 from platformdirs import user_config_path
 
-from postroom.client import keychain
 from postroom.client.locate import ServerAddress, read_private
 from postroom.errors import Conflict, EnvironmentFault, InvalidInput, NotFound, Unauthorized
 from postroom.protocol.ids import check_name
-from postroom.protocol.origins import origin_of
 
 FILE = "logins.json"
 
@@ -68,6 +66,8 @@ class Login:
         Raises:
             EnvironmentFault: the keyring does not give the key out.
         """
+        from postroom.client import keychain  # most keys are in no keyring
+
         key = self.key or keychain.read(self.place)
         ca = "" if self.authority else os.environ.get("POSTROOM_CA", "")
         return ServerAddress(self.url, 0, key, ca, authority=self.authority)
@@ -88,6 +88,8 @@ class Logins:
             Unauthorized: there is no key for that URL.
         """
         if "://" in ref:
+            from postroom.protocol.origins import origin_of
+
             url = origin_of(ref).url
             if found := [login for login in self.entries.values() if login.url == url]:
                 return min(found, key=lambda each: (each.name != self.default, each.program))
@@ -178,5 +180,7 @@ def check_login_name(name: str) -> str:
 
 
 def _login(said: Any) -> Login:
+    from postroom.protocol.origins import origin_of
+
     login = Login(**{name: str(value) for name, value in said.items()})
     return replace(login, name=check_login_name(login.name), url=origin_of(login.url).url)

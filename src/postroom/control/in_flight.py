@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from postroom.audit.log import AuditLog
+from postroom.client.locate import CLI_AGENT
 from postroom.control.http_protocol import ABORT, PRINCIPAL
 from postroom.control.limits import MARKS, CallerLimits
 from postroom.control.ops.table import SOCKET
@@ -21,7 +22,7 @@ from postroom.control.org_router import STREAMED, SWITCHING, Receive, Scope, Sen
 from postroom.control.principals import REQUEST
 from postroom.protocol.audit import ALLOWED, API, DENIED, AuditRecord
 from postroom.protocol.principal import KEY, OPERATOR_KEY, Principal
-from postroom.protocol.tasks import CLI_AGENT, Door
+from postroom.protocol.tasks import Door
 from postroom_a2a.times import format_time
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})

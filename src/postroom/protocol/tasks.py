@@ -60,9 +60,6 @@ ANSWERED_BY = "urn:postroom:a2a:answered-by:1"
 GAVE_UP = "urn:postroom:a2a:gave-up:1"
 """Key in the metadata of the status update that ends a task whose attempts are used up: how many were lost."""
 
-CLI_AGENT = "postroom-cli"
-"""What the `User-Agent` of Postroom's command begins with."""
-
 
 def task_id(worker: str, sender: str, message_id: str) -> str:
     """The id of the task that `worker` makes of the request `message_id` of `sender`.
