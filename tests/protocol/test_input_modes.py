@@ -8,7 +8,7 @@ import pytest
 
 from postroom.directory.cards import build_card
 from postroom.errors import ContentNotTaken, exit_code, http_status
-from postroom.protocol.input_modes import check_takes, input_modes, takes
+from postroom.protocol.parts import check_takes, input_modes, takes
 from postroom.protocol.template import Template
 from postroom_a2a.rpc import Code, RpcError
 

@@ -15,6 +15,7 @@ import click
 from postroom.cli.waiting import said_if_slow
 from postroom.client.files import whole_file
 from postroom.errors import Conflict, EnvironmentFault
+from postroom.protocol.blobs import is_blob
 from postroom.protocol.parts import (
     DATA,
     FILE,
@@ -25,7 +26,7 @@ from postroom.protocol.parts import (
     media_type_of,
     name_in,
 )
-from postroom.view.words import Holder, Part, is_blob, part_line, size_of, sized
+from postroom.view.words import Holder, Part, part_line, size_of, sized
 
 if TYPE_CHECKING:
     from postroom.client.http import Client

@@ -12,8 +12,7 @@ from postroom.errors import InvalidInput, InvalidName, NameTaken, NotFound, Unkn
 from postroom.protocol.blobs import PREFIX, named_in, sha256_of
 from postroom.protocol.content import Content
 from postroom.protocol.ids import UID, check_name, check_nick, check_uid, skeleton
-from postroom.protocol.input_modes import check_takes
-from postroom.protocol.parts import TEXT, kind_of
+from postroom.protocol.parts import TEXT, check_takes, kind_of
 from postroom.settings import DEFAULT_ORG
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store

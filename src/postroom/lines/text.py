@@ -10,8 +10,9 @@ from functools import lru_cache
 
 import click
 
+from postroom.protocol.blobs import is_blob
 from postroom.protocol.parts import FILE, kind_of, name_in
-from postroom.view.words import Holder, is_blob, part_lines, sized
+from postroom.view.words import Holder, part_lines, sized
 from postroom_a2a.text import one_line, printable
 
 NARROWEST = 12

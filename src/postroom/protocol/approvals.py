@@ -54,8 +54,6 @@ POLICY, AGENT, CLOCK, ROOM = "policy", "agent", "clock", "room"
 """The other ways: the template's policy decides, the agent withdraws, the clock lets expire, and the control plane
 withdraws what nobody waits for any more."""
 
-CHANNELS = (*PEOPLE_CHANNELS, POLICY, AGENT, CLOCK, ROOM)
-
 REQUEST_ID = re.compile(r"[0-9a-f]{8,64}")
 """The form of an approval's id; one of another form is no approval."""
 

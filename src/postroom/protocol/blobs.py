@@ -30,13 +30,22 @@ def check_sha256(value: str) -> str:
     return value
 
 
+def is_blob(url: object) -> bool:
+    """Whether that is the URL of a blob."""
+    return (
+        isinstance(url, str)
+        and url.startswith(PREFIX)
+        and bool(SHA256.fullmatch(url[len(PREFIX) :]))
+    )
+
+
 def sha256_of(url: str) -> str:
     """The hash in a blob's URL.
 
     Raises:
         InvalidInput: it is not the URL of a blob.
     """
-    if not url.startswith(PREFIX) or SHA256.fullmatch(url[len(PREFIX) :]) is None:
+    if not is_blob(url):
         raise InvalidInput(f"the URL of a blob is {PREFIX} and the 64 hex digits of its SHA-256")
     return url[len(PREFIX) :]
 
@@ -68,9 +77,4 @@ def named_in(document: Any) -> list[str]:
 def _urls(parts: Any) -> list[str]:
     if not isinstance(parts, list):
         return []
-    urls = [part.get("url") for part in parts if isinstance(part, dict)]
-    return [
-        url
-        for url in urls
-        if isinstance(url, str) and url.startswith(PREFIX) and SHA256.fullmatch(url[len(PREFIX) :])
-    ]
+    return [part["url"] for part in parts if isinstance(part, dict) and is_blob(part.get("url"))]

@@ -36,7 +36,7 @@ its record's sequence and its place in the record, so ids grow, and a rebuild ke
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -128,8 +128,3 @@ def sequence_of(event: int) -> int:
 def cut(raw: str) -> str:
     """A source line as it is kept beside its event."""
     return raw if len(raw) <= MAX_RAW else raw[:MAX_RAW] + "…"
-
-
-def kinds_of(events: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """The kinds that occur among `events`."""
-    return frozenset(str(event.get("type")) for event in events)

@@ -23,8 +23,8 @@ from postroom.errors import Forbidden, InvalidInput, InvalidName, NameTaken, Not
 from postroom.observe import tracing
 from postroom.protocol import shapes
 from postroom.protocol.ids import check_nick
-from postroom.protocol.input_modes import EVERYTHING
 from postroom.protocol.limits import MAX_DESCRIPTION, MAX_LABEL, MAX_SKILLS
+from postroom.protocol.parts import EVERYTHING
 from postroom.protocol.rates import Rate
 from postroom.protocol.traces import TRACEPARENT
 from postroom.store.agents import Agent

@@ -10,8 +10,7 @@ from postroom.errors import InvalidInput, MessageTooLarge, NotFound, PostroomErr
 from postroom.observe import get_logger
 from postroom.protocol.content import Content
 from postroom.protocol.envelope import EVERYBODY
-from postroom.protocol.input_modes import check_takes
-from postroom.protocol.parts import TEXT, kind_of
+from postroom.protocol.parts import TEXT, check_takes, kind_of
 from postroom.protocol.verbs import (
     CURRENT,
     Action,

@@ -16,7 +16,7 @@ from postroom.bus.port import DeliveryHandler
 from postroom.directory.cards import not_offered
 from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.input_modes import input_modes, takes
+from postroom.protocol.parts import input_modes, takes
 from postroom.protocol.template import RERUNS
 from postroom.sidecar.a2a.changes import LivePeers, NewCaller, TaskChanges
 from postroom.sidecar.a2a.peers import AskedTasks, Peers

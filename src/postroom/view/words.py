@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from postroom.protocol.blobs import PREFIX, SHA256
+from postroom.protocol.blobs import is_blob
 from postroom.protocol.parts import (
     FILE,
     TEXT,
@@ -57,15 +57,6 @@ def sized(holder: Holder) -> Iterator[tuple[Part, int | None]]:
     for part in holder.get("parts", ()):
         size = size_in(part)
         yield part, sizes.get(part.get("url")) if size is None else size
-
-
-def is_blob(url: object) -> bool:
-    """Whether a URL is that of a blob."""
-    return (
-        isinstance(url, str)
-        and SHA256.fullmatch(url.removeprefix(PREFIX)) is not None
-        and url.startswith(PREFIX)
-    )
 
 
 def ago(then: str | None, now: float) -> str:

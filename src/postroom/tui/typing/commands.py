@@ -41,7 +41,7 @@ WHO = (Kind.AGENT, Kind.WORKER)
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A word of a command, or with `rest` all that follows.
+    """A word of a command; of kind `FREE` all that follows.
 
     Attributes:
         name: of its value.
@@ -51,7 +51,6 @@ class Slot:
     name: str
     kind: Kind
     needed: bool = True
-    rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +108,7 @@ class Verb:
         kinds = {**_KINDS, "nick": self.who, "id": self.ids}
         words = re.sub(r"\[--[^\]]*\]|[|.]", "", self.usage).split()
         named = ((word.strip("[]@#").lower(), word[0] != "[" and word[-1] != "]") for word in words)
-        return tuple(
-            Slot(name, kinds[name], needed, rest=kinds[name] is Kind.FREE) for name, needed in named
-        )
+        return tuple(Slot(name, kinds[name], needed) for name, needed in named)
 
 
 _KINDS = {
@@ -300,7 +297,7 @@ class _Reading:
         return InvalidInput(f"/{self._verb.name}: {why}", remedy=self._verb.line)
 
     def _read_slot(self, slot: Slot) -> None:
-        if slot.rest:
+        if slot.kind is Kind.FREE:
             value, self._rest = self._rest, ""
         elif slot.kind in WHO and not self._rest.startswith("@"):
             value = ""
@@ -310,7 +307,7 @@ class _Reading:
             value, self._rest = _word(self._rest)
         if value in ("", "@", "#"):
             if slot.needed:
-                raise self._wrong(f"what {_MISSING[slot.kind]}?")
+                raise self._wrong(f"what {_CALLED.get(slot.name, slot.name)}?")
             return
         self._values[slot.name] = value
 
@@ -344,18 +341,8 @@ class _Reading:
             self._values[option.name] = value
 
 
-_MISSING = {
-    Kind.AGENT: "agent",
-    Kind.WORKER: "worker",
-    Kind.PROJECT: "project",
-    Kind.APPROVAL: "id",
-    Kind.TASK: "id",
-    Kind.QUESTION: "id",
-    Kind.TEMPLATE: "template",
-    Kind.PATH: "file",
-    Kind.COMMAND: "command",
-    Kind.FREE: "text",
-}
+_CALLED = {"path": "file", "words": "text"}
+"""Slots whose names people would not say."""
 
 
 def help_lines(name: str = "") -> Iterator[tuple[str, str]]:

@@ -175,14 +175,8 @@ def _of_kind(kind: Kind, word: str, known: Known) -> Iterator[Candidate]:
             yield from _fitting(found, word if word.startswith("@") else f"@{word}")
         case Kind.PROJECT:
             yield from _fitting(known.projects, word if word.startswith("#") else f"#{word}")
-        case Kind.APPROVAL:
-            yield from _fitting(known.approvals, word)
-        case Kind.QUESTION:
-            yield from _fitting(known.questions, word)
-        case Kind.TASK:
-            yield from _fitting(known.tasks, word)
-        case Kind.ALERT:
-            yield from _fitting(known.alerts, word)
+        case Kind.APPROVAL | Kind.QUESTION | Kind.TASK | Kind.ALERT:
+            yield from _fitting(getattr(known, f"{kind.value}s"), word)
         case Kind.CLEAR:
             yield from _fitting([Candidate("clear", "one, or all")], word)
         case Kind.MODE:
