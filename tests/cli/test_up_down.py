@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.bus import space
+from postroom import disk
 from postroom.cli import detach
 from postroom.errors import StateUnwritable
 from tests.cli.conftest import LIMIT, SOURCE, Run, command, environment, spawned
@@ -119,7 +119,7 @@ def test_a_start_that_could_not_say_why_it_failed_since_the_disk_ran_full_is_tol
     log = tmp_path / "up.log"
     log.touch()
     assert "exit status 120" in str(detach._failure(120, log, 0))
-    monkeypatch.setattr(space, "RESERVE", 1 << 80)
+    monkeypatch.setattr(disk, "RESERVE", 1 << 80)
 
     with pytest.raises(StateUnwritable, match="is full"):
         detach._failure(120, log, 0)

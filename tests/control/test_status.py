@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.bus import space
+from postroom import disk
 from postroom.protocol.alerts import Alert
 from tests.control.taskroom import task_room
 
@@ -33,7 +33,7 @@ async def test_status_says_that_the_disk_is_full_before_anything_runs_into_it(
     tmp_path: Path,
 ):
     async with task_room(tmp_path) as room:
-        object.__setattr__(room.parts, "space", lambda: space.check_space(tmp_path, 2**60))
+        object.__setattr__(room.parts, "space", lambda: disk.check_space(tmp_path, 2**60))
         told = (await room.api.get("/v1/status")).json()["bus"]
 
     full = "the disk of the post room is full: messages, tasks and starts are refused"

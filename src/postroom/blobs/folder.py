@@ -17,8 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 
-from postroom.bus.space import check_space
-from postroom.disk import sync
+from postroom.disk import check_space, sync
 from postroom.errors import BlobsFull, BlobTooLarge, StateUnwritable
 from postroom.observe import get_logger
 from postroom.protocol.blobs import SHA256

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
-from postroom.bus.space import check_space
+from postroom.disk import check_space
 from postroom.errors import StateUnwritable
 from postroom.observe import get_logger
 from postroom.observe.supervision import well

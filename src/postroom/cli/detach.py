@@ -22,8 +22,8 @@ from typing import Self
 
 import click
 
-from postroom.bus.space import check_room
 from postroom.client.locate import ServerAddress, command, locate
+from postroom.disk import check_room
 from postroom.errors import (
     EXIT_CODES,
     AlreadyRunning,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from postroom.build import version
 from postroom.bus.host import BusHost
-from postroom.bus.space import check_room
 from postroom.client.locate import command
 from postroom.control.endpoints import Endpoints
+from postroom.disk import check_room
 from postroom.errors import StateUnwritable
 from postroom.settings import Settings
 from postroom.store.place import shown_place

@@ -13,11 +13,11 @@ from postroom.blobs import rules as blob_rules
 from postroom.bus.host import BusHost
 from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
-from postroom.bus.space import check_space
 from postroom.control import nats_server
 from postroom.control.app import Installation
 from postroom.directory.agents import Directory, Takers
 from postroom.directory.presence import PAUSE, Callers
+from postroom.disk import check_space
 from postroom.errors import PostroomError, ServersBehind
 from postroom.events import fold as event_rules
 from postroom.events.approvals import Approvals

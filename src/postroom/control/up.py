@@ -27,7 +27,6 @@ from postroom.bus.disk import DiskWatch
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.host import BusHost
 from postroom.bus.server_config import ServerConfig
-from postroom.bus.space import check_room
 from postroom.bus.supervisor import Supervisor
 from postroom.control import event_loop, nats_server
 from postroom.control.banner import banner, login_commands, notes, own_addresses, say
@@ -37,6 +36,7 @@ from postroom.control.http_protocol import Connections, raise_descriptors
 from postroom.control.org_router import OrgRouter
 from postroom.control.settings_check import check_settings
 from postroom.control.statefile import Announcement, StateLock, announce, prepare, withdraw
+from postroom.disk import check_room
 from postroom.errors import EnvironmentFault, PortTaken, PostroomError, StateUnwritable, leaves
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, to_file, tracing

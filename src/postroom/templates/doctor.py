@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from postroom.bus.space import check_room
 from postroom.client.locate import locate
+from postroom.disk import check_room
 from postroom.errors import NotRunning, PostroomError
 from postroom.protocol.shapes import Credential
 from postroom.protocol.template_needs import Needs
