@@ -263,7 +263,7 @@ def state_of(holder: Record) -> str:
 
 
 def holder_of(said: Record) -> dict[str, Any]:
-    """A message or an artifact as `lines.parts` shows it."""
+    """A message or an artifact as `view.words` shows it."""
     parts = parts_of(said)
     return {"text": text_of({"parts": parts}), "parts": parts}
 
@@ -339,7 +339,7 @@ def event_line(event: Record) -> str:
 
 
 def artifacts_of(task: Record) -> list[dict[str, Any]]:
-    """The artifacts of a task, each as `lines.parts` shows it, with a name."""
+    """The artifacts of a task, each as `view.words` shows it, with a name."""
     return [
         {
             "name": one_line(str(each.get("name") or each.get("artifactId") or "")),
