@@ -10,9 +10,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from postroom.tui.ending import Unexpected
-from postroom.tui.ending import on_signals
 from postroom.lines.happenings import seen_row
+from postroom.tui.ending import Unexpected, on_signals
 from postroom.tui.frame import Head
 from postroom.tui.link import Link
 from postroom.tui.news import Happened, Said, Snapshot

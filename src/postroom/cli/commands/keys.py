@@ -10,19 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.deciding import pin_of
-from postroom.cli.declaring import Answer
-from postroom.cli.declaring import answers
-from postroom.cli.declaring import asks
-from postroom.cli.declaring import parameter
-from postroom.cli.options import chosen_login
-from postroom.cli.options import connect
-from postroom.cli.options import pin_file_option
-from postroom.cli.options import state_option
+from postroom.cli.declaring import Answer, answers, asks, parameter
+from postroom.cli.options import chosen_login, connect, pin_file_option, state_option
 from postroom.cli.output import print_table
 from postroom.lines.text import Cell
-from postroom.view.words import ago
-from postroom.view.words import natural
-from postroom.view.words import span
+from postroom.view.words import ago, natural, span
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.declaring import Answer
-from postroom.cli.declaring import answers
+from postroom.cli.declaring import Answer, answers
 from postroom.cli.output import print_table
 from postroom.lines.text import Cell
 from postroom_a2a.text import one_line

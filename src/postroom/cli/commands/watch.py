@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.declaring import answers
-from postroom.cli.declaring import asks
-from postroom.cli.options import connect
-from postroom.cli.options import connect_async
-from postroom.cli.options import without_mouse
+from postroom.cli.declaring import answers, asks
+from postroom.cli.options import connect, connect_async, without_mouse
 from postroom.view.words import clock
 from postroom_a2a.text import one_line
 
