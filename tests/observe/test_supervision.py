@@ -194,7 +194,6 @@ PACKAGES = [
 
 
 GUARDING = {
-    "control/websockets.py": "one request, which gets the error",
     "projection/fold.py Fold": "one record that no rule foresaw: people are told, its sequence is kept",
     "projection/following.py Following": "what follows from such a record: people are told",
     "remote/task.py RemoteTask": "one task, which fails with the reason",
