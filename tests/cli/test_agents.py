@@ -15,7 +15,14 @@ def test_agents_show_says_who_it_is_and_what_it_can_do(postroom: Run, standin: S
     card = {"name": "bob", "description": NASTY, "skills": skills, "defaultInputModes": ["a/b"]}
     standin.answer(
         "GET /v1/agents/bob",
-        BOB | {"org": "acme", "online": True, "card": card, "seen_at": "2026-01-02T03:04:05Z"},
+        BOB
+        | {
+            "org": "acme",
+            "online": True,
+            "card": card,
+            "seen_at": "2026-01-02T03:04:05Z",
+            "session": None,
+        },
     )
     lines = postroom("agents", "show", "@bob").out.splitlines()
     assert lines[0] == "@bob: worker, online"

@@ -44,7 +44,7 @@ def listed(nick: str, **changes: object) -> dict[str, object]:
     skills = [{"id": "read"}, {"id": NASTY}]
     card = {"name": nick, "description": NASTY, "skills": skills}
     entry = {"uid": BOB["uid"], "nick": nick, "kind": "worker", "org": "default"}
-    return entry | {"online": True, "seen_at": None, "card": card} | changes
+    return entry | {"online": True, "seen_at": None, "card": card, "session": None} | changes
 
 
 @pytest.mark.requirement("task-skill-chosen", "text-controls-stripped")

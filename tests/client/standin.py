@@ -231,7 +231,7 @@ def instant(seconds: float = 0.0) -> str:
 
 
 def listed(agent: dict[str, str], **changes: Any) -> dict[str, Any]:
-    about = {"org": "default", "online": True, "seen_at": None, "card": None}
+    about = {"org": "default", "online": True, "seen_at": None, "card": None, "session": None}
     return {**agent, **about, **changes}
 
 

@@ -106,6 +106,8 @@ PATHS_AND_WALLS = {
     "OpeningBody": {"folder", "mode", "wall"},
     "DiffBody": {"paths"},  # of the repository, behind `--`
     "CredentialBody": {"path"},  # of a URL
+    "SessionBody": {"folder", "project"},  # of its client's machine, and only shown
+    "HeardBody": {"folder"},
 }
 OTHER = {
     *("name", "project", "wait", "merge", "kind", "host", "header", "secret", "workers", "replace"),
@@ -125,7 +127,7 @@ OTHER = {
         "public",
     ),
     *("url", "credential", "deadline", "stat", "autonomous", "undo", "rebase", "resolve", "task"),
-    *("autonomy", "branches", "large", "whole", "accept", "tree"),
+    *("client", "version", "autonomy", "branches", "large", "whole", "accept", "tree"),
 }
 """Fields of bodies that name neither."""
 

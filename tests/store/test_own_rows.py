@@ -25,6 +25,7 @@ from postroom.store.postgres.connection import Address
 from postroom.store.postgres.place import PostgresPlace
 from postroom.store.schema import ACCOUNTS, agent_cards, agents
 from postroom.store.session import upsert
+from postroom.store.sessions import SessionRow
 from postroom.store.sqlite import SQLitePlace
 from postroom.store.workers import WorkerRecord
 from tests.postgres import PostgresServer
@@ -86,6 +87,9 @@ def fill(store: Store, agent: Agent) -> None:
     store.workers.add_worker(worker_of(agent))
     store.openings.open(Opening("folder", "/srv", "copy", 1.0))
     store.credentials.add_credential(f"U{agent.nick}", agent.uid, 9.0)
+    store.sessions.add(
+        SessionRow(agent.uid, agent.uid, "claude", "key", "/srv", "", "", "idle", 1.0, 1.0)
+    )
     store.session.run(PUT_CARD, {"uid": agent.uid, "card": agent.nick, "updated_at": 1.0})
 
 

@@ -30,6 +30,7 @@ from postroom.control.ops import (
     reports,
     retention,
     room,
+    sessions,
     tasks,
     terminals,
     trust,
@@ -44,6 +45,7 @@ from postroom.control.statefile import Announcement
 
 _NOUNS = (
     *(blobs, workers, workspaces, agents, announcements, approvals, keys, people, tasks, pushes),
+    *(sessions,),
     *(reports, messages, inbox, feeds, events, terminals, deadletters, alerts, credentials, audit),
     *(trust, retention, room, orgs, openings, backup, metrics),
 )

@@ -23,11 +23,13 @@ from postroom.protocol.limits import (
     MAX_PATTERN,
     MAX_PIN,
     MAX_REASON,
+    MAX_SESSION_KEY,
     MAX_VALUES,
     MAX_WAIT,
 )
 from postroom.protocol.principal import Scope
 from postroom.protocol.records import AS_FILE
+from postroom.protocol.sessions import CLIENT
 from postroom_a2a import strict_json
 
 Text = Annotated[str, Field(min_length=1)]
@@ -353,6 +355,34 @@ class ReplacingBody(Body):
     """`POST /v1/keys/{key}/rotate`; `pin` as in a KeyBody."""
 
     pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
+
+
+class SessionBody(Body):
+    """`POST /v1/sessions`: the session that `client` knows by `key`; `nick` is the name that it wants.
+
+    `project` names the repository of its `folder`, `version` is that of its client.
+    """
+
+    client: Annotated[str, Field(pattern=CLIENT)]
+    key: Annotated[str, Field(min_length=1, max_length=MAX_SESSION_KEY)]
+    nick: Name = ""
+    folder: Annotated[str, Field(max_length=MAX_PATH)] = ""
+    project: Annotated[str, Field(max_length=MAX_PATH)] = ""
+    version: Annotated[str, Field(max_length=MAX_LABEL)] = ""
+
+
+class HeardBody(Body):
+    """`PUT /v1/sessions/{ref}`: what is new of a session; nothing, where it was heard alone."""
+
+    state: Literal["", "busy", "idle", "gone"] = ""
+    key: Annotated[str, Field(max_length=MAX_SESSION_KEY)] = ""
+    folder: Annotated[str, Field(max_length=MAX_PATH)] = ""
+
+
+class NickBody(Body):
+    """`POST /v1/agents/{ref}/rename`."""
+
+    nick: Name
 
 
 class PersonBody(Body):

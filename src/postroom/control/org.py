@@ -45,6 +45,7 @@ from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import Announcements, CardRegistry
 from postroom.directory.search import AgentSearch
+from postroom.directory.sessions import EXPIRY_INTERVAL, Sessions
 from postroom.errors import PostroomError, ServerFailed
 from postroom.feed.records import watch_bus
 from postroom.identity.account_publisher import BEHIND, Accounts, delete_accounts, system_connection
@@ -60,6 +61,7 @@ from postroom.push.configs import PushService
 from postroom.push.pusher import OUTCOMES, Pusher
 from postroom.settings import Settings
 from postroom.store.agents import Agent
+from postroom.store.sessions import SessionRow
 from postroom.tasks.assignment import TaskAssigner, TaskRetries
 from postroom.tasks.reports import SilentTasks, TaskReports
 from postroom.tasks.requests import OpenTasks, Requests
@@ -159,6 +161,12 @@ async def _open_parts(
     states = WorkerStates(workers, presence)
     outside = OutsideAgents(base.database, base.directory, base.callers, changed)
     await outside.open()
+    in_flight = installation.in_flight
+    iam = LocalIAM(
+        base.database, base.directory, key, base.owner, cut=in_flight.cut, rotated=rotated
+    )
+    supervise("uses-of-keys", iam.run)
+    sessions = await _open_sessions(base, outside, iam)
 
     def live_cards() -> dict[str, Card | None]:
         return states.cards() | outside.live_cards()
@@ -168,7 +176,7 @@ async def _open_parts(
         return known if uid and known else known | await workers.cards(uid)
 
     registry = CardRegistry(base.admin.jetstream, live_cards, trust.card_key, trust.org)
-    search = AgentSearch(base.directory, cards, states, base.callers, registry.signed)
+    search = AgentSearch(base.directory, cards, states, base.callers, registry.signed, sessions.of)
 
     def tell() -> None:
         registry.wake()
@@ -208,11 +216,6 @@ async def _open_parts(
     workers.on_limit(partial(_fail_at_work, base, tasks))
     supervise("workspaces", WorkFollower(workers, base.changes).run)
     supervise("branches", BranchFollower(workers, base.changes).run)
-    in_flight = installation.in_flight
-    iam = LocalIAM(
-        base.database, base.directory, key, base.owner, cut=in_flight.cut, rotated=rotated
-    )
-    supervise("uses-of-keys", iam.run)
     pushes = _open_pushes(base, tasks)
     terminals = Terminals(base.events, installation.audit, trust.org)
     stack.callback(terminals.close)
@@ -236,6 +239,7 @@ async def _open_parts(
         registry=registry,
         search=search,
         outside=outside,
+        sessions=sessions,
         remotes=remotes,
         remote_work=remote,
         tasks=tasks,
@@ -261,6 +265,22 @@ async def _open_parts(
     await services.open()
     stack.push_async_callback(services.close)
     return parts
+
+
+async def _open_sessions(base: Base, outside: OutsideAgents, iam: LocalIAM) -> Sessions:
+    def changed(session: SessionRow, what: str) -> None:
+        change = Change("session", 0, session.uid, session.owner, state=what, row=session)
+        base.changes.publish([change])
+
+    sessions = Sessions(base.database, outside, iam, base.callers, changed)
+    await sessions.open()
+
+    async def expire() -> None:
+        if await sessions.expire():
+            await base.sweep()
+
+    base.background.supervise("sessions", expire, every=EXPIRY_INTERVAL)
+    return sessions
 
 
 def _open_pushes(base: Base, tasks: OrgTaskService) -> PushService:

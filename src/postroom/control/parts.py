@@ -15,6 +15,7 @@ from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
+from postroom.directory.sessions import Sessions
 from postroom.push.configs import PushService
 from postroom.remote.agents import RemoteAgents
 from postroom.remote.work import RemoteWork
@@ -38,6 +39,7 @@ class Parts(Base):
     registry: CardRegistry
     search: AgentSearch
     outside: OutsideAgents
+    sessions: Sessions
     remotes: RemoteAgents
     remote_work: RemoteWork
     tasks: OrgTaskService

@@ -6,6 +6,7 @@ import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from postroom.errors import InvalidInput, InvalidName, NameTaken, NotFound, UnknownRecipient
@@ -88,6 +89,25 @@ class Directory:
         await self._database.write(store)
         return agent
 
+    async def rename(self, agent: Agent, nick: str) -> Agent:
+        """Give an agent another nick; the one before is free at once.
+
+        Raises:
+            InvalidName, NameTaken: as `register`.
+            UnknownRecipient: it was retired meanwhile.
+        """
+        check_nick(nick)
+        if UID.fullmatch(nick):
+            raise InvalidName(f"{nick!r} looks like a uid")
+
+        def store(store: Store) -> None:
+            _check_free(store, replace(agent, nick=nick), renamed=True)
+            if not store.agents.rename_agent(agent.uid, nick, skeleton(nick)):
+                raise UnknownRecipient(f"nobody is called {agent.nick!r}")
+
+        await self._database.write(store)
+        return replace(agent, nick=nick)
+
     async def resolve(self, ref: str) -> Agent:
         """The agent that `@nick`, a uid or a bare nick names.
 
@@ -143,11 +163,11 @@ def resolve(store: Store, org: str, ref: str) -> Agent:
     return agent
 
 
-def _check_free(store: Store, agent: Agent) -> None:
-    if store.agents.agent_by_uid(agent.uid) is not None:
+def _check_free(store: Store, agent: Agent, *, renamed: bool = False) -> None:
+    if not renamed and store.agents.agent_by_uid(agent.uid) is not None:
         raise NameTaken(f"the uid {agent.uid} was given before")
     alike = store.agents.agent_by_skeleton(agent.org, skeleton(agent.nick))
-    if alike is None:
+    if alike is None or (renamed and alike.uid == agent.uid):
         return
     if alike.nick == agent.nick:
         raise NameTaken(

@@ -45,6 +45,9 @@ from postroom_a2a.text import one_line
 USE_INTERVAL = 60.0
 """Seconds between two notes of the use of one key."""
 
+SESSION_KEY = "session"
+"""Name of the key of a session."""
+
 BEARERS = ("human", "external", "service")
 """Kinds of agents that have API keys; a worker has its door."""
 
@@ -292,11 +295,46 @@ class LocalIAM(IAMProvider):
         me.require(Scope.ADMIN)
         if uid == self._owner.uid:
             raise Conflict("the owner of the post room cannot be removed")
+        await self.withdraw(uid)
+
+    async def withdraw(self, uid: str) -> None:
+        """Take an agent's address and all of its keys away for ever, and those of a person's sessions.
+
+        Raises:
+            NotFound: there is no such agent, or it is retired.
+        """
         now = self._clock()
-        ids = await self._database.write(lambda store: store.keys.revoke_all(uid, now))
+
+        def store_it(store: Store) -> list[str]:
+            ended: list[str] = []
+            for each in (uid, *store.sessions.owned(uid)):
+                ended += store.keys.revoke_all(each, now)
+                if not store.agents.retire_agent(each, now):
+                    raise NotFound(f"there is no agent with the uid {uid!r}")
+            return ended
+
+        self.cut(await self._database.write(store_it))
+
+    # ── sessions ────────────────────────────────────────────────────────────────────────────────────────
+
+    def session_key(self, store: Store, me: Principal, uid: str) -> tuple[NewKey, Collection[str]]:
+        """A key of a session of `me`, stored in place of all that the session had; and their ids, for `cut`.
+
+        Raises:
+            Unauthorized: the key of `me` was revoked meanwhile.
+        """
+        self._check_maker(store, me)
+        now = self._clock()
+        ended = store.keys.revoke_all(uid, now)
+        scopes = me.scopes & USUAL_SCOPES
+        new, sha256 = self._made(me, uid, scopes, SESSION_KEY, me.expires_at, now)
+        self._add(store, new.key, sha256)
+        return new, ended
+
+    def cut(self, ids: Collection[str]) -> None:
+        """End the running requests of keys that were revoked."""
         for key_id in ids:
             self._cut(key_id)
-        await self._directory.retire(uid)
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -321,6 +359,17 @@ class LocalIAM(IAMProvider):
                 me.require(scope)
             # Otherwise a key that expires would be worth as much as one that does not.
             expires_at = _earlier(expires_at, me.expires_at)
+        return self._made(me, uid, scopes, name, expires_at, now)
+
+    @staticmethod
+    def _made(
+        me: Principal,
+        uid: str,
+        scopes: Collection[Scope],
+        name: str,
+        expires_at: float | None,
+        now: float,
+    ) -> tuple[NewKey, str]:
         secret = new_api_key(uid)
         key = ApiKey(
             id=uuid.uuid4().hex,
@@ -349,6 +398,8 @@ class LocalIAM(IAMProvider):
             raise InvalidInput(
                 f"@{agent.nick} is a {agent.kind}: it has its own door and no API keys"
             )
+        if not scopes_of(key.scopes) <= USUAL_SCOPES and store.sessions.get(key.uid) is not None:
+            raise Forbidden("a session never operates or administers, whoever makes its key")
         if store.keys.count(key.uid, key.created_at) >= MAX_API_KEYS:
             raise Refused(
                 f"@{agent.nick} has {MAX_API_KEYS} keys, the most that one agent can have",

@@ -117,12 +117,20 @@ class OutsideAgents:
         self._changed()
         return agent
 
-    async def forget(self, agent: Agent) -> None:
+    async def rename(self, agent: Agent, nick: str) -> Agent:
+        """Give an agent another nick. Raises as `Directory.rename`."""
+        renamed = await self._directory.rename(agent, nick)
+        given = await self._database.read(lambda store: store.cards.all_cards())
+        self._cards[agent.uid] = _card(renamed, json.loads(given.get(agent.uid, "{}")))
+        self._changed()
+        return renamed
+
+    async def forget(self, uid: str) -> None:
         """Drop the card of an agent that is retired."""
-        await self._database.write(lambda store: store.cards.remove_card(agent.uid))
-        self._callers.forget(agent.uid)
-        self._cards.pop(agent.uid, None)
-        self._public.discard(agent.uid)
+        await self._database.write(lambda store: store.cards.remove_card(uid))
+        self._callers.forget(uid)
+        self._cards.pop(uid, None)
+        self._public.discard(uid)
         self._changed()
 
     def cards(self, uid: str = "") -> dict[str, Card]:

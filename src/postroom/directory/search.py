@@ -12,10 +12,13 @@ from typing import Any, Protocol
 
 from postroom.directory.agents import Directory
 from postroom.directory.cards import Card, matches, skills_of
+from postroom.directory.sessions import sees
 from postroom.errors import NotFound
 from postroom.protocol import shapes
 from postroom.protocol.limits import MAX_CARDS_BYTES
+from postroom.protocol.principal import Principal
 from postroom.store.agents import Agent
+from postroom.store.sessions import SessionRow
 from postroom_a2a.times import format_time
 
 
@@ -35,6 +38,7 @@ class AgentSearch:
     Args:
         cards: returns cards by uid: of the agent with the uid, or for "" of all that have one.
         workers, callers: the presence of workers, and that of all others.
+        session: returns the session that the agent with the uid is.
     """
 
     def __init__(
@@ -44,18 +48,23 @@ class AgentSearch:
         workers: Presences,
         callers: Presences,
         sign: Callable[[Card], Card],
+        session: Callable[[str], SessionRow | None] = lambda _: None,
     ) -> None:
         self._directory = directory
         self._cards = cards
         self._workers = workers
         self._callers = callers
         self._sign = sign
+        self._session = session
 
-    async def find(self, skill: str = "", text: str = "", kind: str = "") -> list[shapes.Listed]:
+    async def find(
+        self, skill: str = "", text: str = "", kind: str = "", me: Principal | None = None
+    ) -> list[shapes.Listed]:
         """Entries by nick; with `skill` or `text` only agents whose card has them (`cards.matches`), with `kind` only
         agents of that kind.
 
-        An entry is `{"uid", "nick", "kind", "org", "online", "seen_at", "card"}`. People have no card (null).
+        An entry is `{"uid", "nick", "kind", "org", "online", "seen_at", "card", "session"}`. People have no card (null)
+        and most agents no session; its folder is for `me` alone, if `me` may see it.
         """
         cards = await self._cards("")
         found = []
@@ -64,7 +73,7 @@ class AgentSearch:
             if (kind and agent.kind != kind) or (card is None and (skill or text)):
                 continue
             if card is None or matches(card, skill=skill, text=text):
-                found.append(self._entry(agent, card))
+                found.append(self._entry(agent, card, me))
         return found
 
     async def having(self, skill: str) -> list[tuple[Agent, bool]]:
@@ -77,10 +86,10 @@ class AgentSearch:
                 found.append((agent, self._presence(agent).there(agent.uid)))
         return found
 
-    async def entry(self, ref: str) -> shapes.Listed:
-        """The entry of the agent with that nick or uid."""
+    async def entry(self, ref: str, me: Principal | None = None) -> shapes.Listed:
+        """The entry of the agent with that nick or uid; `me` as in `find`."""
         agent = await self._directory.resolve(ref)
-        return self._entry(agent, (await self._cards(agent.uid)).get(agent.uid))
+        return self._entry(agent, (await self._cards(agent.uid)).get(agent.uid), me)
 
     async def get(self, ref: str) -> shapes.Listed:
         """The same; NotFound if it has no card."""
@@ -96,7 +105,7 @@ class AgentSearch:
     def _presence(self, agent: Agent) -> Presences:
         return self._workers if agent.kind == "worker" else self._callers
 
-    def _entry(self, agent: Agent, card: Card | None) -> shapes.Listed:
+    def _entry(self, agent: Agent, card: Card | None, me: Principal | None) -> shapes.Listed:
         presence = self._presence(agent)
         seen = presence.seen_at(agent.uid)
         return {
@@ -107,6 +116,19 @@ class AgentSearch:
             "online": presence.there(agent.uid),
             "seen_at": None if seen is None else format_time(seen),
             "card": None if card is None else self._sign(card),
+            "session": self._state(agent.uid, me),
+        }
+
+    def _state(self, uid: str, me: Principal | None) -> shapes.SessionState | None:
+        session = self._session(uid)
+        if session is None:
+            return None
+        return {
+            "client": session.client,
+            "folder": session.folder if me is not None and sees(me, session) else "",
+            "state": session.state,
+            "state_at": format_time(session.state_at),
+            "heard_at": format_time(session.heard_at),
         }
 
 

@@ -65,6 +65,11 @@ def of_worker_events(uid: str) -> Topic:
     return ("worker-events", uid)
 
 
+def of_sessions(owner: str) -> Topic:
+    """The sessions of a person: one has come, ended, or is called or stands otherwise."""
+    return ("sessions", owner)
+
+
 ALERTS: Topic = ("alerts",)
 DEADLETTERS: Topic = ("deadletters",)
 MAIL: Topic = ("mail",)
@@ -91,14 +96,16 @@ class Change:
 
     Attributes:
         kind: `mail` (new message), `receipt` (new state), `post`, `announcement`, `alert`, `deadletter`,
-            `task`, `event`, `worker` or `bus`; the last two do not come from the log.
+            `task`, `event`, `session`, `worker` or `bus`; the last three do not come from the log.
         seq: sequence of the record: in INBOX, FEED, OUTBOX, ALERTS, DEADLETTER or TASKS (0 for a new task); for
             events of a worker, which come a record at a time, the id of the last.
         id: of the message, the post, the announcement or the task; for events the id of an approval, if one of them
-            makes or settles it: `row` tells which do.
-        sender: of the message, the post or the announcement; the requester of the task; the worker of the events.
+            makes or settles it: `row` tells which do; the uid of the session.
+        sender: of the message, the post or the announcement; the requester of the task; the worker of the events;
+            the owner of the session.
         recipient: of the message; the worker of the task.
-        state: of the message or the task, else "".
+        state: of the message or the task; of a session what has become of it: `added`, `renamed`, `ended`, or "" where
+            it stands otherwise; else "".
         row: what the fold wrote: of the message, the post, the announcement, the dead letter or the task; for events
             a tuple of rows, oldest first; None where waiters need none.
         event: the record of the task that counted; None for a new task and for other kinds.
@@ -121,6 +128,8 @@ class Change:
             return (POSTS, of_project(self.project), of_message(self.id))
         if self.kind == "announcement":
             return (of_outbox(self.sender), of_message(self.id))
+        if self.kind == "session":
+            return (of_sessions(self.sender),)
         if (alone := _ALONE.get(self.kind)) is not None:
             return (alone,)
         if self.kind == "event":

@@ -25,6 +25,7 @@ from postroom.protocol.shapes import (
     Person,
     Post,
     Push,
+    Session,
     StaleBranch,
     Task,
     TaskEvent,
@@ -179,6 +180,13 @@ class Projects(TypedDict):
     """Names of projects: that somebody is or was in or has posted to, and `main`."""
 
     projects: list[str]
+    next: None
+
+
+class Sessions(TypedDict):
+    """Sessions in the terminals of people."""
+
+    sessions: list[Session]
     next: None
 
 

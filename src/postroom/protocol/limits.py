@@ -234,6 +234,15 @@ MAX_PROJECTS = 256
 MAX_API_KEYS = 100
 """Keys of one agent: each of them is one more that may be lost."""
 
+MAX_SESSIONS = 500
+"""Sessions of one person in terminals: each has an address and an inbox."""
+
+MAX_SESSION_KEY = 256
+"""Characters of the key by which a client knows a session: those of today have at most 40."""
+
+MAX_HOW = 60
+"""Characters of how a message was delivered: it stands in the line of a receipt."""
+
 MAX_CERTIFICATE_DAYS = 397
 """Days of a certificate's validity: browsers take no more."""
 

@@ -109,15 +109,58 @@ class Opening(TypedDict):
     opened_at: Time
 
 
+class SessionState(TypedDict):
+    """How a session in somebody's terminal stands: `state` is `busy`, `idle` or `gone`, since `state_at`.
+
+    `heard_at` is when it was heard last, to the minute. `folder` is "" for callers who may not know it.
+    """
+
+    client: str
+    folder: str
+    state: str
+    state_at: Time
+    heard_at: Time
+
+
+class Session(SessionState):
+    """A session in the terminal of its `owner`, known to its client by `key`.
+
+    `project` names the repository of its folder, "" for none.
+    """
+
+    uid: str
+    nick: str
+    owner: Party
+    key: str
+    project: str
+    version: str
+
+
+class SessionChange(Session):
+    """What has become of a session: `what` is `added`, `renamed` or `ended`."""
+
+    what: str
+
+
+class MailState(TypedDict):
+    """The new state of a message to the agent with the uid `to`."""
+
+    id: str
+    to: str
+    state: str
+    reason: str
+
+
 class Listed(Agent):
     """An agent in a list: `card` is its signed Agent Card, `online` whether it takes messages now.
 
-    `seen_at` is its last sign of life, null for none. People have no card.
+    `seen_at` is its last sign of life, null for none. People have no card. `session` is null for agents that are none.
     """
 
     online: bool
     seen_at: Time | None
     card: Card | None
+    session: SessionState | None
 
 
 class Remote(TypedDict):
@@ -927,6 +970,13 @@ class NewPerson(Person):
     """A new person with their first key."""
 
     key: NewKey
+
+
+class NewSession(Session):
+    """A session that was registered, with the key that is its only one; `resumed`: it was known before."""
+
+    api_key: NewKey
+    resumed: bool
 
 
 class NewAgent(Listed):

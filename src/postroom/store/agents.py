@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from postroom.protocol import shapes
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.store.schema import agent_cards, agents, memberships
+from postroom.store.schema import agent_cards, agents, memberships, sessions
 from postroom.store.session import Session, among, prepared, upsert
 
 _ALL = prepared(select(agent_cards.c.uid, agent_cards.c.card))
@@ -140,8 +140,18 @@ class AgentStore:
         """The uids of the agents that Postroom does not run, people aside."""
         return self._session.column(_OUTSIDE)
 
+    def rename_agent(self, uid: str, nick: str, skeleton: str) -> bool:
+        """Give an agent another nick, which must be free; False if it is retired, or does not exist."""
+        renamed = (
+            update(agents)
+            .where(agents.c.uid == uid, agents.c.retired_at.is_(None))
+            .values(nick=nick, skeleton=skeleton)
+        )
+        return self._session.run(renamed) == 1
+
     def retire_agent(self, uid: str, at: float) -> bool:
-        """Mark an agent as retired; False if it was already, or does not exist."""
+        """Mark an agent as retired; False if it was already, or does not exist. A session has ended with that."""
+        self._session.run(delete(sessions).where(sessions.c.uid == uid))
         retired = (
             update(agents)
             .where(agents.c.uid == uid, agents.c.retired_at.is_(None))

@@ -35,6 +35,7 @@ from postroom.store.ports import Place, StoreConnection, Tasks, TaskTables
 from postroom.store.pushes import PushStore
 from postroom.store.records import RecordStore
 from postroom.store.session import Session
+from postroom.store.sessions import SessionStore
 from postroom.store.sqlite import SQLitePlace
 from postroom.store.tasks import TaskStore
 from postroom.store.workers import WorkerStore
@@ -59,7 +60,7 @@ class Store:
     """One transaction or one consistent view, as the runner gives it to a piece of work (`store.database`).
 
     Attributes:
-        agents, blobs, cards, credentials, keys, openings, pushes, workers: identity, whose origin is here.
+        agents, blobs, cards, credentials, keys, openings, pushes, sessions, workers: identity, whose origin is here.
         alerts, announcements, approvals, events, messages, pending, records: folded from the log.
         tasks: folded from the log, as a projection of their own; perhaps in another database.
         task_tables: all rows of that database, None where tasks lie in SQL.
@@ -82,6 +83,7 @@ class Store:
         self.keys = KeyStore(session)
         self.openings = OpeningStore(session)
         self.pushes = PushStore(session)
+        self.sessions = SessionStore(session)
         self.workers = WorkerStore(session)
         self.alerts = AlertStore(session)
         self.announcements = AnnouncementStore(session)

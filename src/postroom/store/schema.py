@@ -34,7 +34,7 @@ from sqlalchemy import Integer as AnyInteger
 
 from postroom.errors import EnvironmentFault
 
-REVISION = "0018"
+REVISION = "0019"
 """The migration that leads to exactly these tables (a test compares them)."""
 
 FIRST_REVISION = "0018"
@@ -198,6 +198,24 @@ openings = Table(
     Column("opened_at", Float, nullable=False),
 )
 """What the operator has opened of the machine to the lesser keys of an organisation (`store.keys`)."""
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("uid", Text, ForeignKey("agents.uid"), primary_key=True),
+    Column("owner", Text, ForeignKey("agents.uid"), nullable=False),  # a person
+    Column("client", Text, nullable=False),
+    Column("key", Text, nullable=False),  # by which its client knows it
+    Column("folder", Text, nullable=False),
+    Column("project", Text, nullable=False),
+    Column("version", Text, nullable=False),  # of the client
+    Column("state", Text, nullable=False),
+    Column("state_at", Float, nullable=False),
+    Column("heard_at", Float, nullable=False),  # to the minute
+    _of_org(),
+    Index("ix_sessions_org_owner_client_key", "org", "owner", "client", "key", unique=True),
+)
+"""The sessions that people have open in their own terminals, until they end."""
 
 # ── blobs: uploads and their readers; the log adds readers, once, and they stay ──────────────────────────────
 
@@ -479,7 +497,7 @@ cursors = Table(
     Column("seq", Integer, nullable=False),
 )
 
-ACCOUNTS = (agents, workers, memberships, api_keys, agent_cards, credentials, openings)
+ACCOUNTS = (agents, workers, memberships, api_keys, agent_cards, credentials, openings, sessions)
 """The tables with a row's organisation, in the order of their foreign keys."""
 
 BLOBS = (blobs, blob_readers, push_configs, pushes)

@@ -27,6 +27,24 @@ VALUES: dict[str, Any] = {
     "Remote.url": "https://agents.example/translator",
     "Remote.version": "1.0",
     "RemoteListed.added": True,
+    **{
+        f"{shape}.{name}": value
+        for shape in ("SessionState", "Session", "NewSession", "SessionChange")
+        for name, value in {
+            "client": "claude",
+            "folder": "/home/maria/src/app",
+            "key": "5f0c6a1e-2d7b-4c55-9a53-0a8f4b1c2d3e",
+            "nick": "app",
+            "owner": {"uid": OTHER, "nick": "maria", "kind": "human"},
+            "project": "/home/maria/src/app/.git",
+            "state": "idle",
+            "version": "2.1.330",
+        }.items()
+    },
+    "MailState.state": "seen",
+    "MailState.to": UID,
+    "NewSession.resumed": False,
+    "SessionChange.what": "renamed",
     # Those of one shape come before those of any shape.
     "Activity.by": None,
     "Activity.state": "completed",
@@ -164,6 +182,7 @@ VALUES: dict[str, Any] = {
     "ca": "",
     "channel": "cli",
     "card": CARD,
+    "session": None,
     "code": "unknown-recipient",
     "context": "minutes",
     "created_at": TIME,
@@ -301,8 +320,10 @@ BODIES: dict[str, Any] = {
     "CredentialBody": {"name": "github", "host": "api.github.com", "secret": "ghp_…"},
     "DiffBody": {"paths": ["src"]},
     "EventsBody": {"run": "9f1c2b3a", "first": 17, "events": [{"type": "text", "text": "I begin"}]},
+    "HeardBody": {"state": "busy"},
     "MessageBody": {"to": "@echo", "text": TEXT},
     "KeyBody": {"name": "laptop", "scopes": ["read", "send"], "expires_in": 2592000},
+    "NickBody": {"nick": "api"},
     "OpeningBody": {"folder": "/srv/projects", "mode": "direct"},
     "OrgBody": {"name": "acme"},
     "PersonBody": {"nick": "maria"},
@@ -313,6 +334,11 @@ BODIES: dict[str, Any] = {
     "ReplacingBody": {"pin": "2846"},
     "RestartBody": {"wait": 10},
     "RotateBody": {"kind": "agents"},
+    "SessionBody": {
+        "client": "claude",
+        "key": "5f0c6a1e-2d7b-4c55-9a53-0a8f4b1c2d3e",
+        "nick": "app",
+    },
     "SpawnBody": {"template": '[worker]\nname = "echo"\ncommand = ["python3", "echo.py"]\n'},
     "StatusBody": {"state": "working", "text": "page 2 of 7"},
     "SyncBody": {"rebase": True},

@@ -6,13 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from postroom.control.bodies import AgentBody, RemoteBody
+from postroom.control.bodies import AgentBody, NickBody, RemoteBody
 from postroom.control.in_flight import acted_on
 from postroom.control.ops.keys import expiry, told
 from postroom.control.ops.table import ANYONE, Operations
 from postroom.control.parameters import AgentRef, Skill, Words
 from postroom.control.parts import Parts
 from postroom.control.pinned import PIN, check_key
+from postroom.directory.sessions import commands
 from postroom.errors import Conflict, NotFound, PeerError, Refused
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import USUAL_SCOPES, Principal, Scope
@@ -31,13 +32,13 @@ operations = Operations()
 
 @operations.get("/v1/agents", Scope.READ)
 async def list_(
-    parts: Parts, skill: Skill = "", text: Words = "", kind: Kind = ""
+    parts: Parts, me: Principal, skill: Skill = "", text: Words = "", kind: Kind = ""
 ) -> answers.Agents:
     """List everybody with an address.
 
     With `skill` (id, name or tag) or `text` those whose Agent Card has it.
     """
-    return {"agents": await parts.search.find(skill, text, kind), "next": None}
+    return {"agents": await parts.search.find(skill, text, kind, me), "next": None}
 
 
 @operations.post("/v1/agents", Scope.ADMIN, status=201, fails=(Conflict, Refused, *PIN))
@@ -93,9 +94,25 @@ async def _told_remote(parts: Parts, uid: str, *, added: bool) -> shapes.RemoteL
 
 
 @operations.get("/v1/agents/{ref}", Scope.READ, fails=(NotFound,))
-async def show(parts: Parts, ref: AgentRef) -> shapes.Listed:
+async def show(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Listed:
     """Show an agent."""
-    return await parts.search.entry(ref)
+    return await parts.search.entry(ref, me)
+
+
+@operations.post("/v1/agents/{ref}/rename", Scope.SEND, fails=(NotFound, Conflict))
+async def rename(parts: Parts, ref: AgentRef, body: NickBody, me: Principal) -> shapes.Me:
+    """Give an agent that Postroom does not run another nick.
+
+    The nick before is free at once; the uid is the address that lasts. Who administers may, and of a session its owner
+    and the session itself.
+    """
+    agent = await parts.outside.resolve(ref)
+    session = parts.sessions.of(agent.uid)
+    if session is None or not commands(me, session):
+        me.require(Scope.ADMIN)
+    renamed = await parts.sessions.rename(agent, body.nick.removeprefix("@"))
+    acted_on(about=agent.uid)
+    return {"uid": renamed.uid, "nick": renamed.nick}
 
 
 @operations.delete("/v1/agents/{ref}", Scope.ADMIN, fails=(NotFound, Conflict))
@@ -107,7 +124,8 @@ async def remove(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Me:
     agent = await parts.outside.resolve(ref)
     await parts.iam.retire(me, agent.uid)
     acted_on(about=agent.uid)
-    await parts.outside.forget(agent)
+    await parts.outside.forget(agent.uid)
+    await parts.sessions.forget(agent.uid)
     await parts.sweep()  # what waits for it ends, and whoever waits hears of that
     return {"uid": agent.uid, "nick": agent.nick}
 

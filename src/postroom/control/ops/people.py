@@ -63,7 +63,7 @@ async def add(parts: Parts, body: PersonBody, me: Principal) -> shapes.NewPerson
 async def remove(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Person:
     """Remove a person.
 
-    Their keys are revoked, and what waits for them becomes dead letters.
+    Their keys are revoked, their sessions end, and what waits for them becomes dead letters.
     """
     person = await parts.directory.resolve(ref)
     if person.kind != "human":
@@ -72,6 +72,7 @@ async def remove(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Person:
         )
     await parts.iam.retire(me, person.uid)
     acted_on(about=person.uid)
+    await parts.sessions.forget(person.uid)
     await parts.sweep()  # what waits for them becomes dead letters, and the senders hear of it
     return _shown(parts, person)
 

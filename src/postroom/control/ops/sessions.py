@@ -1,0 +1,117 @@
+"""Sessions that people have open in their own terminals: register, show, note how they stand, end."""
+
+from __future__ import annotations
+
+from postroom.control.bodies import HeardBody, SessionBody
+from postroom.control.in_flight import acted_on
+from postroom.control.ops.keys import told
+from postroom.control.ops.table import Operations
+from postroom.control.parameters import AgentRef
+from postroom.control.parts import Parts
+from postroom.directory.sessions import Registration, commands
+from postroom.errors import Conflict, Forbidden, NotFound, Refused
+from postroom.protocol import answers, shapes
+from postroom.protocol.principal import Principal, Scope
+from postroom.store.agents import Agent, Party
+from postroom.store.sessions import SessionRow
+from postroom_a2a.times import format_time
+
+operations = Operations()
+
+
+@operations.get("/v1/sessions", Scope.READ)
+async def list_(parts: Parts, me: Principal) -> answers.Sessions:
+    """List the caller's sessions; all of them for who operates."""
+    found = parts.sessions.seen_by(me)
+    parties = await parties_of(parts, found)
+    return {"sessions": [shown(each, parties) for each in found], "next": None}
+
+
+@operations.post("/v1/sessions", Scope.SEND, status=201, fails=(Conflict, Refused))
+async def register(parts: Parts, body: SessionBody, me: Principal) -> shapes.NewSession:
+    """Give a session in the caller's terminal an address and a key, or resume it.
+
+    Only people register sessions. One that is known by that `key` is the same agent again, and its former keys are
+    revoked. The new key reads, sends and takes tasks, as far as the caller's does, and never more.
+    """
+    parts.gate.limits.making(me)
+    said = Registration(
+        client=body.client,
+        key=body.key,
+        nick=body.nick.removeprefix("@"),
+        folder=body.folder,
+        project=body.project,
+        version=body.version,
+    )
+    done = await parts.sessions.register(me, said)
+    parties = await parties_of(parts, [done.session])
+    key = await told(parts, done.key)
+    acted_on(about=done.session.uid)
+    return {**shown(done.session, parties), "api_key": key, "resumed": done.resumed}
+
+
+@operations.get("/v1/sessions/{ref}", Scope.READ, fails=(NotFound,))
+async def show(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Session:
+    """Show a session of the caller."""
+    _, session = await _named(parts, ref, me)
+    return shown(session, await parties_of(parts, [session]))
+
+
+@operations.put("/v1/sessions/{ref}", Scope.SEND, fails=(NotFound, Conflict))
+async def note(parts: Parts, ref: AgentRef, body: HeardBody, me: Principal) -> shapes.Session:
+    """Say what is new of a session, or that it was heard.
+
+    Its owner may, and the session itself. With another `key` the address goes on under what its client calls it now.
+    """
+    _, session = await _named(parts, ref, me, commanding=True)
+    acted_on(about=session.uid)
+    noted = await parts.sessions.note(session, state=body.state, key=body.key, folder=body.folder)
+    return shown(noted, await parties_of(parts, [noted]))
+
+
+@operations.delete("/v1/sessions/{ref}", Scope.SEND, fails=(NotFound,))
+async def end(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Me:
+    """End a session.
+
+    Its keys are revoked, its tasks fail, and what waits for it becomes dead letters. Its owner may, and the session
+    itself.
+    """
+    agent, session = await _named(parts, ref, me, commanding=True)
+    acted_on(about=session.uid)
+    await parts.sessions.end(session.uid)
+    await parts.sweep()
+    return {"uid": agent.uid, "nick": agent.nick}
+
+
+async def _named(
+    parts: Parts, ref: str, me: Principal, *, commanding: bool = False
+) -> tuple[Agent, SessionRow]:
+    """A session that `me` may see. Raises NotFound, and with `commanding` Forbidden."""
+    agent = await parts.directory.resolve(ref)
+    session = parts.sessions.get(me, agent.uid)
+    if commanding and not commands(me, session):
+        raise Forbidden(f"only the owner of @{agent.nick}, and that session itself, may do this")
+    return agent, session
+
+
+async def parties_of(parts: Parts, sessions: list[SessionRow]) -> dict[str, Party]:
+    """The sessions and their owners, by uid."""
+    uids = {uid for each in sessions for uid in (each.uid, each.owner)}
+    return await parts.database.point(lambda store: store.agents.parties(uids))
+
+
+def shown(session: SessionRow, parties: dict[str, Party]) -> shapes.Session:
+    """Shape of the API."""
+    return {
+        "uid": session.uid,
+        "nick": parties[session.uid].nick,
+        "owner": parties[session.owner].as_json(),
+        "client": session.client,
+        "key": session.key,
+        "folder": session.folder,
+        "project": session.project,
+        "version": session.version,
+        "state": session.state,
+        "state_at": format_time(session.state_at),
+        "heard_at": format_time(session.heard_at),
+    }

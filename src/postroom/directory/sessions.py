@@ -1,0 +1,295 @@
+"""The sessions that people have open in their own terminals: each is an agent of the kind `external`.
+
+A session has one key, which its owner's client registers it for; that has no more scopes than the owner's key, and
+never `operate` or `admin`. Who registers a session again, by the key that its client knows it by, resumes it: the same
+agent, with another API key in the place of the former one. What is known of sessions is in memory, too.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from postroom.directory.iam import LocalIAM, NewKey
+from postroom.directory.outside import OutsideAgents
+from postroom.directory.presence import PAUSE, Callers
+from postroom.errors import Conflict, Forbidden, NameTaken, NotFound, Refused
+from postroom.protocol.limits import MAX_SESSIONS
+from postroom.protocol.principal import KEY, Principal, Scope
+from postroom.protocol.sessions import KEPT_FOR, SessionStanding, nicks_of, told
+from postroom.store.agents import Agent
+from postroom.store.database import Database, Store
+from postroom.store.sessions import SessionRow
+
+EXPIRY_INTERVAL = 600.0
+"""Seconds between two looks for sessions that are over."""
+
+GRACE = 300.0
+"""Seconds after a start in which none ends: those that are open have time to come back."""
+
+RENEWED = 86400.0
+"""Seconds after which an open session counts as heard again, even if nothing was heard of it."""
+
+
+class _Known(Exception):
+    """Another call has registered the same session first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a client says of a session; the fields are those of a `SessionRow`. `nick` is the name it wants."""
+
+    client: str
+    key: str
+    nick: str = ""
+    folder: str = ""
+    project: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A session that was registered, and its new key; `resumed`: it was known before."""
+
+    session: SessionRow
+    key: NewKey
+    resumed: bool = False
+
+
+class Sessions:
+    """Registers sessions, notes how they stand, and ends them.
+
+    Args:
+        changed: called with a session and what has become of it (`projection.changes.Change.state`).
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        outside: OutsideAgents,
+        iam: LocalIAM,
+        callers: Callers,
+        changed: Callable[[SessionRow, str], None] = lambda _session, _what: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = database
+        self._outside = outside
+        self._iam = iam
+        self._callers = callers
+        self._changed = changed
+        self._clock = clock
+        self._known: dict[str, SessionRow] = {}
+        self._opened_at = 0.0
+
+    async def open(self) -> None:
+        """Read them."""
+        found = await self._database.read(lambda store: store.sessions.all())
+        self._known = {session.uid: session for session in found}
+        self._opened_at = self._clock()
+
+    def of(self, uid: str) -> SessionRow | None:
+        """The session that the agent `uid` is; None for any other agent."""
+        return self._known.get(uid)
+
+    def seen_by(self, me: Principal) -> list[SessionRow]:
+        """The sessions of `me`, in the order of their uids; all of them for who operates."""
+        known = sorted(self._known.values(), key=lambda session: session.uid)
+        return [session for session in known if sees(me, session)]
+
+    def owned(self, owner: str) -> list[SessionRow]:
+        """The sessions of a person."""
+        return [session for session in self._known.values() if session.owner == owner]
+
+    def get(self, me: Principal, uid: str) -> SessionRow:
+        """The session that the agent `uid` is. Raises NotFound where there is none, or not for `me`."""
+        session = self._known.get(uid)
+        if session is None or not sees(me, session):
+            raise NotFound("there is no such session", remedy="postroom agents lists all agents")
+        return session
+
+    def told(self, agent: Agent) -> str:
+        """What the sender of a message to an agent is told, "" for nothing; of other agents that is nothing."""
+        session = self._known.get(agent.uid)
+        if session is None:
+            return ""
+        connected = self._callers.there(agent.uid)
+        return told(agent.nick, session.client, SessionStanding(session.state), connected=connected)
+
+    # ── registering ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def register(self, me: Principal, said: Registration) -> Registered:
+        """Give a session an address and a key, or resume one that is known.
+
+        Raises:
+            Forbidden: `me` is no person with a key.
+            Refused: they have as many sessions as one person may have.
+        """
+        if me.kind != "human" or me.method != KEY:
+            raise Forbidden("sessions are registered by the person in whose terminal they are")
+        while True:
+            done = await self._resume(me, said)
+            if done is None:
+                try:
+                    done = await self._add(me, said)
+                except _Known:
+                    continue
+                self._put(done.session, "added")
+            return done
+
+    async def _resume(self, me: Principal, said: Registration) -> Registered | None:
+        now = self._clock()
+
+        def resume(store: Store) -> tuple[SessionRow, NewKey, list[str]] | None:
+            known = store.sessions.known_as(me.uid, said.client, said.key)
+            if known is None:
+                return None
+            key, ended = self._iam.session_key(store, me, known.uid)
+            session = _told_of(known, said, now)
+            store.sessions.change(session)
+            return session, key, list(ended)
+
+        found = await self._database.write(resume)
+        if found is None:
+            return None
+        session, key, ended = found
+        self._iam.cut(ended)
+        self._put(session)
+        return Registered(session, key, resumed=True)
+
+    async def _add(self, me: Principal, said: Registration) -> Registered:
+        made: list[Registered] = []
+
+        def also(store: Store, agent: Agent) -> None:
+            if store.sessions.known_as(me.uid, said.client, said.key) is not None:
+                raise _Known
+            if store.sessions.count(me.uid) >= MAX_SESSIONS:
+                raise Refused(
+                    f"@{me.nick} has {MAX_SESSIONS} sessions, the most that one person may have",
+                    remedy="end some: postroom agents remove @NICK",
+                )
+            new = SessionRow(
+                uid=agent.uid,
+                owner=me.uid,
+                client=said.client,
+                key=said.key,
+                folder=said.folder,
+                project=said.project,
+                version=said.version,
+                state=SessionStanding.IDLE.value,
+                state_at=agent.created_at,
+                heard_at=agent.created_at,
+            )
+            store.sessions.add(new)
+            key, _ = self._iam.session_key(store, me, agent.uid)
+            made[:] = [Registered(new, key)]
+
+        card = {"description": f"A session of @{me.nick} in {said.client}."}
+        for nick in nicks_of(said.nick, said.client, _endings()):
+            try:
+                await self._outside.add(nick, "external", card, also=also)
+            except NameTaken:
+                continue
+            return made[0]
+        raise Refused("no free name was found for this session", remedy="name it otherwise")
+
+    # ── what becomes of them ────────────────────────────────────────────────────────────────────────────
+
+    async def note(
+        self, session: SessionRow, *, state: str = "", key: str = "", folder: str = ""
+    ) -> SessionRow:
+        """Note what is new of a session, and that it was heard.
+
+        Raises:
+            Conflict: another session of its owner has that key.
+            NotFound: it has ended.
+        """
+        now = self._clock()
+        given = {"state": state, "key": key, "folder": folder}
+        changed = {name: value for name, value in given.items() if value}
+        same = all(getattr(session, name) == value for name, value in changed.items())
+        if same and now - session.heard_at < PAUSE:
+            return session
+
+        def store_it(store: Store) -> SessionRow:
+            found = store.sessions.get(session.uid)
+            if found is None:
+                raise NotFound("that session has ended")
+            since = found.state_at if state in ("", found.state) else now
+            new = replace(found, **changed, state_at=since, heard_at=now)
+            known = store.sessions.known_as(new.owner, new.client, new.key)
+            if known is not None and known.uid != new.uid:
+                raise Conflict(f"another session of {new.client} has that key")
+            store.sessions.change(new)
+            return new
+
+        new = await self._database.write(store_it)
+        self._put(new)
+        return new
+
+    async def rename(self, agent: Agent, nick: str) -> Agent:
+        """Give an agent that Postroom does not run another nick. Raises InvalidName, NameTaken."""
+        renamed = await self._outside.rename(agent, nick)
+        if (session := self._known.get(agent.uid)) is not None:
+            self._changed(session, "renamed")
+        return renamed
+
+    async def end(self, uid: str) -> None:
+        """End a session: its address and its keys are gone for ever. The caller sweeps what waits for it."""
+        await self._iam.withdraw(uid)
+        await self.forget(uid)
+
+    async def forget(self, uid: str) -> None:
+        """Drop what is known of an agent whose address is gone, where it was a session or had some."""
+        for session in [one for one in self._known.values() if uid in (one.uid, one.owner)]:
+            del self._known[session.uid]
+            await self._outside.forget(session.uid)
+            self._changed(session, "ended")
+
+    async def expire(self) -> int:
+        """End the sessions that were not heard for `KEPT_FOR` seconds; returns their number."""
+        now, ended = self._clock(), 0
+        for session in list(self._known.values()):
+            age = now - session.heard_at
+            if self._callers.there(session.uid):
+                if age >= RENEWED:
+                    await self.note(session)
+            elif age >= KEPT_FOR and now - self._opened_at >= GRACE:
+                await self.end(session.uid)
+                ended += 1
+        return ended
+
+    def _put(self, session: SessionRow, what: str = "") -> None:
+        before = self._known.get(session.uid)
+        self._known[session.uid] = session
+        if what or before is None or before.state != session.state:
+            self._changed(session, what)
+
+
+def sees(me: Principal, session: SessionRow) -> bool:
+    """Whether `me` may know all of a session: its owner, itself, and who operates."""
+    return me.allows(Scope.OPERATE) or commands(me, session)
+
+
+def commands(me: Principal, session: SessionRow) -> bool:
+    """Whether `me` may speak for a session: its owner, and itself."""
+    return me.method == KEY and me.uid in (session.owner, session.uid)
+
+
+def _told_of(known: SessionRow, said: Registration, now: float) -> SessionRow:
+    state = SessionStanding.IDLE.value
+    return replace(
+        known,
+        folder=said.folder or known.folder,
+        project=said.project or known.project,
+        version=said.version or known.version,
+        state=state,
+        state_at=known.state_at if known.state == state else now,
+        heard_at=now,
+    )
+
+
+def _endings() -> Iterator[str]:
+    for _ in range(5):
+        yield secrets.token_hex(3)
