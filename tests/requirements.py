@@ -311,7 +311,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Operation", "docs/operating.md#running-on-your-own-postgresql"): {
         "postgres-outage-survived": "PostgreSQL may be killed and started again while messages flow: nothing is lost; a start waits for one that is just coming up, and what no waiting mends ends it at once.",
         "store-contract-kept": "SQLite, PostgreSQL and SurrealDB keep the same rules, over crashes and against a second writer too: what belongs together is stored together, and a page of a long list costs hardly more than one of a short.",
-        "store-older-refused": "State and backups from before the first migration that is kept are refused with the commit that brings them up to date; SQLite's files are copied before a migration changes them.",
+        "store-older-refused": "State, backups and databases of an earlier version are brought up to date, SQLite's files copied before; those from before the first migration that is kept are refused with the commit that does it.",
     },
     ("Operation", "docs/api.md#alerts"): {
         "alerts-cause-once": "What happens again is the same alert; it ends with its cause, and a cleared one stays cleared.",
