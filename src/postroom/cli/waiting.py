@@ -112,6 +112,8 @@ def await_milestone(
 
 
 def receipt_line(mail: Mail) -> str:
-    """Id and state of a message, with the reason if it is dead."""
+    """Id and state of a message, how it was delivered where its recipient says it, and the reason if it is dead."""
     line = f"{one_line(mail['id'])} {one_line(mail['state'])}"
+    if how := one_line(mail.get("how", "")):
+        line += f" by {how}" if mail["state"] == State.DELIVERED else f", delivered by {how}"
     return f"{line}: {one_line(mail['reason'])}" if mail["reason"] else line

@@ -126,6 +126,7 @@ WORDS: dict[str, Words | tuple[Words, ...]] = {
     "sessions.show": Words("session"),
     "sessions.note": Words("note_session", "state", again=True),
     "sessions.end": Words("end_session"),
+    "sessions.stream": Words("follow_sessions", empty=FOR_EVER),
     "announcements.announce": Words("announce", "text", keyed=True),
     "announcements.list": Words("outbox", gives="announcements", empty=PAGE),
     "announcements.stream": Words("follow_outbox", empty=FOR_EVER),

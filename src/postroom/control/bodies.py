@@ -14,6 +14,7 @@ from postroom.protocol.limits import (
     MAX_DEPTH,
     MAX_DESCRIPTION,
     MAX_EVENTS,
+    MAX_HOW,
     MAX_KEY,
     MAX_LABEL,
     MAX_LINK,
@@ -177,13 +178,20 @@ class AnnouncementBody(ContentBody):
 
 
 class AckBody(Body):
-    """`POST /v1/inbox/ack`."""
+    """`POST /v1/inbox/ack`; `how` they were `delivered`: by which hook, queue or tool."""
 
     ids: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=64)]],
         Field(min_length=1, max_length=MAX_PAGE),
     ]
     state: Literal["delivered", "seen"]
+    how: Annotated[str, Field(max_length=MAX_HOW)] = ""
+
+    @model_validator(mode="after")
+    def _of_delivery(self) -> AckBody:
+        if self.how and self.state != "delivered":
+            raise ValueError("how goes with delivered")
+        return self
 
 
 class PostBody(ContentBody):

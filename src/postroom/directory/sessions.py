@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from postroom.directory.iam import LocalIAM, NewKey
 from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PAUSE, Callers
 from postroom.errors import Conflict, Forbidden, NameTaken, NotFound, Refused
+from postroom.protocol import shapes
 from postroom.protocol.limits import MAX_SESSIONS
 from postroom.protocol.principal import KEY, Principal, Scope
 from postroom.protocol.sessions import KEPT_FOR, SessionStanding, nicks_of, told
-from postroom.store.agents import Agent
+from postroom.store.agents import Agent, Party
 from postroom.store.database import Database, Store
 from postroom.store.sessions import SessionRow
+from postroom_a2a.times import format_time
 
 EXPIRY_INTERVAL = 600.0
 """Seconds between two looks for sessions that are over."""
@@ -109,7 +111,13 @@ class Sessions:
             raise NotFound("there is no such session", remedy="postroom agents lists all agents")
         return session
 
-    def told(self, agent: Agent) -> str:
+    async def shown(self, sessions: Collection[SessionRow]) -> list[shapes.Session]:
+        """Shapes of the API."""
+        uids = {uid for each in sessions for uid in (each.uid, each.owner)}
+        parties = await self._database.point(lambda store: store.agents.parties(uids))
+        return [_shown(each, parties) for each in sessions]
+
+    def told(self, agent: Party) -> str:
         """What the sender of a message to an agent is told, "" for nothing; of other agents that is nothing."""
         session = self._known.get(agent.uid)
         if session is None:
@@ -275,6 +283,22 @@ def sees(me: Principal, session: SessionRow) -> bool:
 def commands(me: Principal, session: SessionRow) -> bool:
     """Whether `me` may speak for a session: its owner, and itself."""
     return me.method == KEY and me.uid in (session.owner, session.uid)
+
+
+def _shown(session: SessionRow, parties: Mapping[str, Party]) -> shapes.Session:
+    return {
+        "uid": session.uid,
+        "nick": parties[session.uid].nick,
+        "owner": parties[session.owner].as_json(),
+        "client": session.client,
+        "key": session.key,
+        "folder": session.folder,
+        "project": session.project,
+        "version": session.version,
+        "state": session.state,
+        "state_at": format_time(session.state_at),
+        "heard_at": format_time(session.heard_at),
+    }
 
 
 def _told_of(known: SessionRow, said: Registration, now: float) -> SessionRow:

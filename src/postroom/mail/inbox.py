@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from postroom.bus.port import MessageBusProvider
@@ -20,6 +20,7 @@ from postroom.mail.office import PAGE, PostOffice
 from postroom.mail.views import Mail
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_agent, of_message
 from postroom.protocol import subjects
+from postroom.protocol.handover import as_reason
 from postroom.protocol.receipts import Receipt, State, reached
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
@@ -119,10 +120,26 @@ class Inboxes:
             self._given[reader] = max(self._given.get(reader, 0), given[-1].seq)
         return given
 
-    async def acknowledge(self, reader: str, ids: Iterable[str], state: State) -> Acknowledged:
+    async def past_of(self, readers: Collection[str], after: int, limit: int = PAGE) -> list[Mail]:
+        """Give several readers, whom one caller speaks for, their first unread messages past sequence `after`."""
+
+        def find(store: Store) -> list[MessageRow]:
+            return store.messages.unread_past_of(readers, after, self._clock(), limit)
+
+        found = await self._read(find)
+        for reader in {row.recipient for _, row in found}:
+            await self._callers.note(reader)
+        given = [self._flagged(row.recipient, mail, row) for mail, row in found]
+        for _, row in found:
+            self._given[row.recipient] = max(self._given.get(row.recipient, 0), row.seq)
+        return given
+
+    async def acknowledge(
+        self, reader: str, ids: Iterable[str], state: State, how: str = ""
+    ) -> Acknowledged:
         """Record that `reader` was handed these messages (`delivered`), or has read them (`seen`).
 
-        Doing it again has no second effect, and a state never goes back.
+        `how` they were delivered stays with them. Doing it again has no second effect, and a state never goes back.
 
         Raises:
             StreamFull, RequestTimeout, BusDisconnected: perhaps not recorded; acknowledge again.
@@ -136,7 +153,7 @@ class Inboxes:
             behind = [row for row in rows if not _is(row, state)]
             for at in range(0, len(behind), TOGETHER):
                 some = behind[at : at + TOGETHER]
-                await asyncio.gather(*(self._report(row, state) for row in some))
+                await asyncio.gather(*(self._report(row, state, how) for row in some))
             rows = await listener.until(
                 lambda: self._rows(reader, wanted),
                 lambda now: all(_is(row, state) for row in now),
@@ -174,9 +191,9 @@ class Inboxes:
     async def _rows(self, reader: str, ids: Sequence[str]) -> list[MessageRow]:
         return await self._database.point(lambda store: store.messages.named_to(reader, ids))
 
-    async def _report(self, row: MessageRow, state: State) -> None:
+    async def _report(self, row: MessageRow, state: State, how: str) -> None:
         # Stored under the reader's own uid, since the reader is who knows.
-        receipt = Receipt(row.id, row.recipient, state, self._clock())
+        receipt = Receipt(row.id, row.recipient, state, self._clock(), as_reason(how))
         await self._bus.publish(subjects.receipts(row.sender, row.recipient), receipt.encode())
 
 

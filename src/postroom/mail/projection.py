@@ -18,6 +18,7 @@ from postroom.protocol.alerts import Alert, AlertEnd, decode
 from postroom.protocol.content import references_in, subject_of
 from postroom.protocol.deadletters import DEAD_ATTEMPTS, DEAD_DROPPED, DEAD_ORIGIN, DEAD_REASON
 from postroom.protocol.envelope import Envelope
+from postroom.protocol.handover import how_of
 from postroom.protocol.ids import CONTROL_PLANE, MESSAGE_ID, UID, is_uid
 from postroom.protocol.receipts import Reason, Receipt, State, advance, is_final, may_set
 from postroom.store import messages, records
@@ -114,7 +115,7 @@ def _malformed_row(
 
 
 _WITH_REASON = (State.DELIVERED, State.DEAD)
-"""States with a reason: why the recipient does not confirm the message, or never will."""
+"""States with a reason: why the recipient does not confirm the message, or how it got it; why it never will."""
 
 
 def _fold_receipt(store: Store, record: Message) -> list[Change]:
@@ -162,8 +163,10 @@ def _apply(
     if state is current and (row.reason or not report.reason or report.state != row.state):
         return None
     final = is_final(state, expects_reply=row.expects_reply)
-    store.messages.set_state(row.seq, state, final=final, reason=report.reason, at=report.at)
-    return replace(row, state=state.value, final=final, reason=report.reason, updated_at=report.at)
+    # How it was delivered stays true when it was seen.
+    reason = report.reason or (row.reason if how_of(row.reason) else "")
+    store.messages.set_state(row.seq, state, final=final, reason=reason, at=report.at)
+    return replace(row, state=state.value, final=final, reason=reason, updated_at=report.at)
 
 
 # ── FEED, DEADLETTER, ALERTS ────────────────────────────────────────────────────────────────────────────────

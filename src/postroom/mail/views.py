@@ -18,6 +18,7 @@ from postroom.protocol.blobs import PREFIX, named_in
 from postroom.protocol.content import said, subject_of
 from postroom.protocol.deadletters import is_of_task
 from postroom.protocol.envelope import Envelope
+from postroom.protocol.handover import how_of
 from postroom.protocol.priority import Input
 from postroom.protocol.receipts import State
 from postroom.protocol.tasks import task_id
@@ -41,6 +42,8 @@ class Mail:
         timed_out: the caller waited for it in vain.
         task: id of the task that it requests, "" for none.
         redelivered: its reader may have been given it before, and has not acknowledged it.
+        how: it was delivered, as its recipient says; "" for not said.
+        note: what its sender is told when it is accepted, "" for nothing.
     """
 
     seq: int
@@ -65,6 +68,8 @@ class Mail:
     sizes: Mapping[str, int] | None = field(default=None, compare=False)
     task: str = ""
     redelivered: bool = False
+    how: str = ""
+    note: str = ""
 
     @property
     def unsized(self) -> bool:
@@ -97,6 +102,10 @@ class Mail:
         }
         if self.timed_out:
             document["timed_out"] = True
+        if self.how:
+            document["how"] = self.how
+        if self.note:
+            document["note"] = self.note
         return document
 
 
@@ -196,6 +205,7 @@ def shown(
     row: MessageRow, sender: Party, recipient: Party, attempts: int = 0, answer: Mail | None = None
 ) -> Mail:
     """One message; `attempts` as its dead letter has them, 0 without one."""
+    how = how_of(row.reason)
     handed_over = row.state not in {State.ACCEPTED.value, State.DEAD.value}
     return Mail(
         seq=row.seq,
@@ -207,7 +217,8 @@ def shown(
         subject=row.subject,
         thread=row.context_id,
         state=State(row.state),
-        reason=row.reason,
+        reason="" if how else row.reason,
+        how=how,
         expects_reply=row.expects_reply,
         reply_to=row.reply_to,
         requeue_of=row.requeue_of,

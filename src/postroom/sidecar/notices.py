@@ -25,6 +25,7 @@ from postroom.observe import get_logger
 from postroom.protocol import priority, subjects
 from postroom.protocol.content import subject_of
 from postroom.protocol.envelope import Envelope
+from postroom.protocol.handover import how_of
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.priority import Cancel, Input, Requested, Update
 from postroom.protocol.receipts import Reason, Receipt, State, may_set
@@ -68,7 +69,7 @@ class Notices:
             await delivery.ack()
             return
         session = self._agent.session
-        reported = receipt.state in REPORTED or receipt.reason
+        reported = receipt.state in REPORTED or (receipt.reason and not how_of(receipt.reason))
         if reported and session and self._believed(delivery, receipt):
             record = {"type": "receipt", "id": receipt.message_id, "state": receipt.state.value}
             session.tell(record | ({"reason": receipt.reason} if receipt.reason else {}))

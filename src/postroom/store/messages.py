@@ -130,6 +130,17 @@ _UNREAD_PAST = prepared(
     .order_by(messages.c.seq)
     .limit(bindparam("most"))
 )
+_UNREAD_PAST_OF = prepared(
+    select(*COLUMNS)
+    .where(
+        among(messages.c.recipient, "uids"),
+        messages.c.seq > bindparam("after"),
+        _UNREAD,
+        or_(messages.c.expires_at == 0, messages.c.expires_at > bindparam("now")),
+    )
+    .order_by(messages.c.seq)
+    .limit(bindparam("most"))
+)
 _NAMED = prepared(select(*COLUMNS).where(among(messages.c.id, "ids")))
 
 
@@ -274,6 +285,13 @@ class MessageStore:
         return self._session.all(
             MessageRow, _UNREAD_PAST, to=recipient, after=after, now=now, most=page(limit)
         )
+
+    def unread_past_of(
+        self, recipients: Iterable[str], after: int, now: float, limit: int
+    ) -> list[MessageRow]:
+        """As `unread_past`, for several recipients together."""
+        named = {"uids": set(recipients), "after": after, "now": now, "most": page(limit)}
+        return self._session.all(MessageRow, _UNREAD_PAST_OF, **named)
 
     def named_to(self, recipient: str, ids: Iterable[str]) -> list[MessageRow]:
         """The messages to `recipient` with those ids, in their order; several senders may have used one id."""

@@ -74,6 +74,8 @@ def command(
         mail = client.send(
             to, words, expects_reply=not no_reply, expires_in=expires, reply_to=reply_to, **about
         )
+        if note := one_line(mail.get("note", "")):
+            click.echo(note, err=True)
         if milestone is None:
             return mail, receipt_line(mail)
         if not as_json:

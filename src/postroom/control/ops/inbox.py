@@ -16,8 +16,10 @@ from postroom.errors import Conflict, NotFound
 from postroom.feed.events import streamed
 from postroom.feed.records import InboxFeed
 from postroom.protocol import answers, shapes
+from postroom.protocol.limits import MAX_HOW
 from postroom.protocol.principal import Principal, Scope
 from postroom.protocol.receipts import State
+from postroom_a2a.text import one_line
 
 Unread = Annotated[bool, Field(description="Only what was not read.")]
 
@@ -65,9 +67,10 @@ async def stream(parts: Parts, me: Principal, after: After = 0) -> StreamingResp
 async def acknowledge(parts: Parts, body: AckBody, me: Principal) -> answers.Acknowledged:
     """Say that messages were delivered or seen.
 
-    Their senders learn it. Ids that name no message to the caller are in `unknown`.
+    Their senders learn it, and `how` they were delivered. Ids that name no message to the caller are in `unknown`.
     """
-    done = await parts.inboxes.acknowledge(me.uid, body.ids, State(body.state))
+    how = one_line(body.how, MAX_HOW)
+    done = await parts.inboxes.acknowledge(me.uid, body.ids, State(body.state), how)
     acted_on(about=" ".join(body.ids[:AUDITED]))
     return {"messages": [mail.as_json() for mail in done.mails], "unknown": list(done.unknown)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -47,7 +48,8 @@ async def send(parts: Parts, body: MessageBody, me: Principal) -> shapes.Mail:
     """Send a message to an agent.
 
     201 says that it is on disk. It has `text`, `parts` (A2A 1.0), or both, the text first. A send with a `key` can
-    be repeated: the same key toward the same recipient is the same message.
+    be repeated: the same key toward the same recipient is the same message. `note` says what its sender should know
+    of a recipient that does not get it by itself.
     """
     mail = await parts.office.send(
         me.uid,
@@ -60,7 +62,7 @@ async def send(parts: Parts, body: MessageBody, me: Principal) -> shapes.Mail:
         folded=False,
     )
     acted_on(message=mail.id)
-    return mail.as_json()
+    return replace(mail, note=parts.sessions.told(mail.recipient)).as_json()
 
 
 @operations.get("/v1/messages", Scope.READ, fails=(NotFound,))

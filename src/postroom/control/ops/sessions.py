@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from starlette.responses import StreamingResponse
+
 from postroom.control.bodies import HeardBody, SessionBody
 from postroom.control.in_flight import acted_on
 from postroom.control.ops.keys import told
 from postroom.control.ops.table import Operations
-from postroom.control.parameters import AgentRef
+from postroom.control.parameters import After, AgentRef
 from postroom.control.parts import Parts
 from postroom.directory.sessions import Registration, commands
 from postroom.errors import Conflict, Forbidden, NotFound, Refused
+from postroom.feed.events import streamed
+from postroom.feed.sessions import SessionsFeed
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Principal, Scope
-from postroom.store.agents import Agent, Party
+from postroom.store.agents import Agent
 from postroom.store.sessions import SessionRow
-from postroom_a2a.times import format_time
 
 operations = Operations()
 
@@ -22,9 +25,23 @@ operations = Operations()
 @operations.get("/v1/sessions", Scope.READ)
 async def list_(parts: Parts, me: Principal) -> answers.Sessions:
     """List the caller's sessions; all of them for who operates."""
-    found = parts.sessions.seen_by(me)
-    parties = await parties_of(parts, found)
-    return {"sessions": [shown(each, parties) for each in found], "next": None}
+    return {"sessions": await parts.sessions.shown(parts.sessions.seen_by(me)), "next": None}
+
+
+@operations.get(
+    "/v1/sessions/stream",
+    Scope.READ,
+    events={"mail": shapes.Mail, "state": shapes.MailState, "session": shapes.SessionChange},
+)
+async def stream(parts: Parts, me: Principal, after: After = 0) -> StreamingResponse:
+    """Follow what concerns the caller's sessions: their unread mail, what becomes of it, and what becomes of them.
+
+    `id:` is the sequence to come back with. It is for people; a reader that is too slow is cut off.
+    """
+    if me.kind != "human":
+        raise Forbidden("sessions are followed by the person in whose terminal they are")
+    feed = SessionsFeed(parts.changes, parts.sessions, parts.inboxes, parts.callers, me.uid)
+    return streamed(feed, after)
 
 
 @operations.post("/v1/sessions", Scope.SEND, status=201, fails=(Conflict, Refused))
@@ -44,17 +61,17 @@ async def register(parts: Parts, body: SessionBody, me: Principal) -> shapes.New
         version=body.version,
     )
     done = await parts.sessions.register(me, said)
-    parties = await parties_of(parts, [done.session])
+    (shown,) = await parts.sessions.shown([done.session])
     key = await told(parts, done.key)
     acted_on(about=done.session.uid)
-    return {**shown(done.session, parties), "api_key": key, "resumed": done.resumed}
+    return {**shown, "api_key": key, "resumed": done.resumed}
 
 
 @operations.get("/v1/sessions/{ref}", Scope.READ, fails=(NotFound,))
 async def show(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Session:
     """Show a session of the caller."""
     _, session = await _named(parts, ref, me)
-    return shown(session, await parties_of(parts, [session]))
+    return (await parts.sessions.shown([session]))[0]
 
 
 @operations.put("/v1/sessions/{ref}", Scope.SEND, fails=(NotFound, Conflict))
@@ -66,7 +83,7 @@ async def note(parts: Parts, ref: AgentRef, body: HeardBody, me: Principal) -> s
     _, session = await _named(parts, ref, me, commanding=True)
     acted_on(about=session.uid)
     noted = await parts.sessions.note(session, state=body.state, key=body.key, folder=body.folder)
-    return shown(noted, await parties_of(parts, [noted]))
+    return (await parts.sessions.shown([noted]))[0]
 
 
 @operations.delete("/v1/sessions/{ref}", Scope.SEND, fails=(NotFound,))
@@ -92,26 +109,3 @@ async def _named(
     if commanding and not commands(me, session):
         raise Forbidden(f"only the owner of @{agent.nick}, and that session itself, may do this")
     return agent, session
-
-
-async def parties_of(parts: Parts, sessions: list[SessionRow]) -> dict[str, Party]:
-    """The sessions and their owners, by uid."""
-    uids = {uid for each in sessions for uid in (each.uid, each.owner)}
-    return await parts.database.point(lambda store: store.agents.parties(uids))
-
-
-def shown(session: SessionRow, parties: dict[str, Party]) -> shapes.Session:
-    """Shape of the API."""
-    return {
-        "uid": session.uid,
-        "nick": parties[session.uid].nick,
-        "owner": parties[session.owner].as_json(),
-        "client": session.client,
-        "key": session.key,
-        "folder": session.folder,
-        "project": session.project,
-        "version": session.version,
-        "state": session.state,
-        "state_at": format_time(session.state_at),
-        "heard_at": format_time(session.heard_at),
-    }

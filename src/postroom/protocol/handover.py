@@ -1,0 +1,18 @@
+"""How a message was delivered, where its recipient says it: by a hook, a queue, a tool.
+
+A receipt has one reason. For `delivered` that is why the recipient does not confirm the message, or how it got it.
+"""
+
+from __future__ import annotations
+
+_BY = "by "
+
+
+def as_reason(how: str) -> str:
+    """The reason of a receipt that says how a message was delivered; "" for one that does not."""
+    return f"{_BY}{how}" if how else ""
+
+
+def how_of(reason: str) -> str:
+    """How a message was delivered, from the reason of its receipt; "" where that is another reason, or none."""
+    return reason.removeprefix(_BY) if reason.startswith(_BY) else ""
