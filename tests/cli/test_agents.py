@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.cli.conftest import Run
-from tests.client.standin import BOB, Standin, listed, problem
+from tests.client.standin import BOB, ME, Standin, listed, mail, problem, status
 
 NASTY = "\x1b[31mred\x07 \u202ereversed\nbob 12:00 forged"
 
@@ -78,3 +78,65 @@ def test_agents_that_are_not_added_are_named_with_what_makes_them(postroom: Run)
 def test_agents_remove_names_who_is_gone(postroom: Run, standin: Standin):
     standin.answer("DELETE /v1/agents/otto", {"uid": "ab" * 16, "nick": "otto"})
     assert postroom("agents", "remove", "@otto").out == "removed @otto\n"
+
+
+def session(**changes: object) -> dict[str, object]:
+    at = "2023-11-14T22:13:20.000Z"
+    shown = {"client": "claude", "folder": f"/srv/{NASTY}", "state": "busy"}
+    return shown | {"state_at": at, "heard_at": at} | changes
+
+
+def test_agents_shows_how_a_session_stands_and_no_folder_acts_on_the_terminal(
+    postroom: Run, standin: Standin
+):
+    app = {"uid": "ab" * 16, "nick": "app", "kind": "external"}
+    found = [
+        listed(app, session=session()),
+        listed(app, nick="gone", online=False, session=session(state="gone", folder="")),
+        listed(app, nick="left", online=False, session=session()),
+    ]
+    standin.answer("GET /v1/agents", {"agents": found})
+    _, busy, gone, left = postroom("agents").out.splitlines()
+    assert busy.split()[:3] == ["@app", "session", "busy"]
+    assert "claude, /srv/red reversed bob 12:00 forged, heard " in busy
+    assert gone.split()[:3] == ["@gone", "session", "gone"]
+    assert left.split()[:3] == ["@left", "session", "away"]
+    standin.answer("GET /v1/agents/app", found[0])
+    shown = postroom("agents", "show", "@app").out.splitlines()
+    assert shown[3].startswith(
+        "session      busy, claude, /srv/red reversed bob 12:00 forged, heard"
+    )
+
+
+def test_a_session_is_renamed(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/agents/app/rename", {"uid": "ab" * 16, "nick": "api"})
+    done = postroom("agents", "rename", "@app", "@api")
+    assert done.out == "@app is @api now\n"
+    assert standin.requests[-1].body == {"nick": "@api"}
+
+
+def test_status_lists_sessions_also_to_who_sees_no_workers(postroom: Run, standin: Standin):
+    app = {"uid": "ab" * 16, "nick": "app", "key": "k", "project": "", "version": "2"}
+    shown = app | {"owner": ME | {"kind": "human"}, "online": True} | session()
+    standin._answers.clear()
+    standin.answer("GET /v1/status", status(sessions=[shown]))
+    lines = postroom("status").out.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("SESSION"))
+    assert lines[at].split() == ["SESSION", "STATE", "CLIENT", "HEARD", "FOLDER"]
+    assert lines[at + 1].split()[:3] == ["@app", "busy", "claude"]
+    assert lines[at + 1].endswith("/srv/red reversed bob 12:00 forged")
+
+
+def test_send_says_what_its_sender_should_know_and_how_it_was_delivered(
+    postroom: Run, standin: Standin
+):
+    note = "@app is gone: it gets this when it is resumed\x1b[31m"
+    standin.answer("POST /v1/messages", mail(1, "hello", state="accepted", note=note), 201)
+    done = postroom("send", "@app", "hello")
+    assert done.err == "@app is gone: it gets this when it is resumed\n"
+    how = {"how": "hook PostToolBatch"}
+    standin.answer("GET /v1/messages/m1", mail(1, "hello", state="delivered", **how))
+    assert postroom("receipt", "m1").out.endswith(" delivered by hook PostToolBatch\n")
+    standin._answers.clear()
+    standin.answer("GET /v1/messages/m1", mail(1, "hello", state="seen", **how))
+    assert postroom("receipt", "m1").out.endswith(" seen, delivered by hook PostToolBatch\n")

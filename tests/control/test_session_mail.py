@@ -164,7 +164,7 @@ async def test_a_sender_is_told_that_a_session_does_not_get_it_by_itself(house: 
         await until(events, "mail")
         assert "note" not in await send(bob.api, "@app", "2")
         assert (await send(bob.api, "@gem", "3"))["note"] == (
-            "@gem is idle and gemini is not woken: it reads at its next activity"
+            "@gem is idle, and gemini is not woken: it gets this at its next activity"
         )
         await ana.api.put("/v1/sessions/gem", json={"state": "busy"})
         assert "note" not in await send(bob.api, "@gem", "4")
@@ -177,3 +177,18 @@ async def test_a_sender_is_told_that_a_session_does_not_get_it_by_itself(house: 
         }
         assert online["gem"]
     assert "note" not in await send(bob.api, "@ana", "6")
+
+
+async def test_a_task_for_a_session_waits_and_says_why(house: House):
+    ana, bob = await house.person("ana"), await house.person("bob")
+    app = await house.session(ana)
+    body = {"to": "@app", "text": "summarise"}
+    task = (await bob.api.post("/v1/tasks", json=body)).json()
+    assert task["detail"] == "@app is not connected now: it waits"
+    await ana.api.put("/v1/sessions/app", json={"state": "gone"})
+    shown = (await bob.api.get(f"/v1/tasks/{task['id']}")).json()
+    assert shown["detail"] == "@app is gone: it waits"
+    done = {"state": "completed", "text": "done"}
+    assert await status(app.api.post(f"/v1/tasks/{task['id']}/status", json=done)) == 200
+    ended = (await bob.api.get(f"/v1/tasks/{task['id']}")).json()
+    assert (ended["state"], ended["detail"]) == ("completed", "done")

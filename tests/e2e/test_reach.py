@@ -127,7 +127,7 @@ OTHER = {
         "public",
     ),
     *("url", "credential", "deadline", "stat", "autonomous", "undo", "rebase", "resolve", "task"),
-    *("client", "version", "autonomy", "branches", "large", "whole", "accept", "tree"),
+    *("client", "version", "how", "autonomy", "branches", "large", "whole", "accept", "tree"),
 }
 """Fields of bodies that name neither."""
 

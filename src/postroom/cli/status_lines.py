@@ -15,9 +15,19 @@ from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.modes import DIRECT
 from postroom.settings import DEFAULT_ORG
 from postroom.view.needs import NeedKind, command_of, line_of, needs_of
-from postroom.view.tasks import NOTHING, run_time, short, usage_cell
+from postroom.view.tasks import NOTHING
+from postroom.view.tasks import run_time
+from postroom.view.tasks import short
+from postroom.view.tasks import usage_cell
 from postroom.view.words import ago
-from postroom.view.workers import WEAK, asking, broken, last_word, state_word, told_alerts, urgency
+from postroom.view.workers import WEAK
+from postroom.view.workers import asking
+from postroom.view.workers import broken
+from postroom.view.workers import last_word
+from postroom.view.workers import state_word
+from postroom.view.workers import told_alerts
+from postroom.view.workers import urgency
+from postroom.view.sessions import standing
 from postroom.view.workspaces import apart
 from postroom_a2a.text import one_line
 
@@ -31,6 +41,7 @@ LISTED = FAILURES | {NeedKind.APPROVAL, NeedKind.QUESTION}
 """What stands first; the other needs have lines of their own."""
 
 HEAD = ("NICK", "STATE", "TASK", "TIME", "LAST")
+SESSIONS = ("SESSION", "STATE", "CLIENT", "HEARD", "FOLDER")
 PLUMBING = ("PROJECT", "OPEN", "UNREAD", "SEEN")
 
 
@@ -63,6 +74,7 @@ def status_lines(
     if status["deadletters"]:
         count = str(status["deadletters"])
         lines.append(_labelled("dead letters", f"{count} (postroom deadletters list)", width))
+    lines += _sessions(status, now, width)
     if not status["workers"]:
         # Who does not operate is told neither the process nor the workers.
         hidden = "pid" not in status["server"]
@@ -142,6 +154,23 @@ def cut_line(line: str, width: int) -> str:
 
 def _alerts(status: Status, now: float, width: int | None) -> list[str]:
     return [_labelled("alert", alert_line(alert, now), width) for alert in told_alerts(status)]
+
+
+def _sessions(status: Status, now: float, width: int | None) -> list[str]:
+    """The sessions in terminals: how each stands, its client and folder, and when it was heard."""
+    rows = []
+    for session in status.get("sessions", []):
+        state, here = standing(session, online=session["online"]), session["online"]
+        rows.append(
+            [
+                Cell(f"@{session['nick']}"),
+                Cell(state, "green" if here else None, dim=not here),
+                Cell(session["client"]),
+                Cell(ago(session["heard_at"], now)),
+                Cell(session["folder"]),
+            ]
+        )
+    return table(SESSIONS, rows, cut=("FOLDER", "SESSION"), width=width) if rows else []
 
 
 def _workers(status: Status, now: float, width: int | None, *, wide: bool) -> list[str]:

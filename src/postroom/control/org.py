@@ -207,7 +207,7 @@ async def _open_parts(
         running=workers.running,
         owner=base.owner.uid,
         there=lambda uid: workers.running(uid) or base.callers.there(uid),
-        blocker=states.blocker,
+        blocker=lambda uid: states.blocker(uid) or sessions.blocker(uid),
     )
     silent = SilentTasks(
         base.database, base.alerts.raise_alert, base.callers.there, base.settings.stale_after

@@ -19,7 +19,7 @@ from postroom.errors import Conflict, Forbidden, NameTaken, NotFound, Refused
 from postroom.protocol import shapes
 from postroom.protocol.limits import MAX_SESSIONS
 from postroom.protocol.principal import KEY, Principal, Scope
-from postroom.protocol.sessions import KEPT_FOR, SessionStanding, nicks_of, told
+from postroom.protocol.sessions import KEPT_FOR, SessionStanding, kept_from, nicks_of
 from postroom.store.agents import Agent, Party
 from postroom.store.database import Database, Store
 from postroom.store.sessions import SessionRow
@@ -115,15 +115,25 @@ class Sessions:
         """Shapes of the API."""
         uids = {uid for each in sessions for uid in (each.uid, each.owner)}
         parties = await self._database.point(lambda store: store.agents.parties(uids))
-        return [_shown(each, parties) for each in sessions]
+        there = self._callers.there
+        return [_shown(each, parties, online=there(each.uid)) for each in sessions]
 
     def told(self, agent: Party) -> str:
         """What the sender of a message to an agent is told, "" for nothing; of other agents that is nothing."""
-        session = self._known.get(agent.uid)
+        kept = self._kept_from(agent.uid)
+        return f"@{agent.nick} {kept[0]}: it gets this {kept[1]}" if kept else ""
+
+    def blocker(self, uid: str) -> str:
+        """Why a session does not take its tasks by itself, "" where it does, and for other agents."""
+        kept = self._kept_from(uid)
+        return kept[0] if kept else ""
+
+    def _kept_from(self, uid: str) -> tuple[str, str] | None:
+        session = self._known.get(uid)
         if session is None:
-            return ""
-        connected = self._callers.there(agent.uid)
-        return told(agent.nick, session.client, SessionStanding(session.state), connected=connected)
+            return None
+        there = self._callers.there(uid)
+        return kept_from(session.client, SessionStanding(session.state), connected=there)
 
     # ── registering ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -285,7 +295,7 @@ def commands(me: Principal, session: SessionRow) -> bool:
     return me.method == KEY and me.uid in (session.owner, session.uid)
 
 
-def _shown(session: SessionRow, parties: Mapping[str, Party]) -> shapes.Session:
+def _shown(session: SessionRow, parties: Mapping[str, Party], *, online: bool) -> shapes.Session:
     return {
         "uid": session.uid,
         "nick": parties[session.uid].nick,
@@ -298,6 +308,7 @@ def _shown(session: SessionRow, parties: Mapping[str, Party]) -> shapes.Session:
         "state": session.state,
         "state_at": format_time(session.state_at),
         "heard_at": format_time(session.heard_at),
+        "online": online,
     }
 
 

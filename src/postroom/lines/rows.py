@@ -134,6 +134,10 @@ STATES = {
     "edited": Style.GOOD,
     "expired": Style.BAD,
     "pending": Style.ASKS,
+    # of sessions
+    "away": Style.DIM,
+    "busy": Style.GOOD,
+    "gone": Style.DIM,
 }
 
 

@@ -9,6 +9,7 @@ import click
 
 from postroom.lines.rows import Row, Span, Style, style_of
 from postroom.protocol.modes import DIRECT
+from postroom.view.sessions import standing, whereabouts
 from postroom.view.tasks import NOTHING, run_time, short, usage_cell
 from postroom.view.words import ago, clock
 from postroom.view.workers import WEAK, broken, state_word
@@ -75,6 +76,14 @@ def _worker_rows(worker: Worker, now: float) -> list[Row]:
 
 def agent_rows(agent: Listed, now: float) -> list[Row]:
     """An agent that Postroom does not run, or a person."""
+    if (session := agent.get("session")) is not None:
+        state = standing(session, online=agent["online"])
+        head = (
+            Span(f"@{one_line(agent['nick'])} ", Style.STRONG),
+            Span(state, style_of(state)),
+            Span("  session", Style.DIM),
+        )
+        return [Row(head), Row.of(whereabouts(session, now), Style.DIM)]
     online = ("online", Style.GOOD) if agent["online"] else ("offline", Style.DIM)
     kind = one_line(agent["kind"])
     head = (

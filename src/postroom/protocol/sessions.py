@@ -55,12 +55,12 @@ def nicks_of(name: str, client: str, endings: Iterable[str]) -> Iterator[str]:
             yield check_nick(f"{base}-{ending}" if ending else base)
 
 
-def told(nick: str, client: str, standing: SessionStanding, *, connected: bool) -> str:
-    """What the sender of a message to a session is told when it is accepted, "" where it arrives by itself."""
+def kept_from(client: str, standing: SessionStanding, *, connected: bool) -> tuple[str, str] | None:
+    """Why a session does not get its mail by itself, and when it does; None where it does by itself."""
     if standing is SessionStanding.GONE:
-        return f"@{nick} is gone: it gets this when it is resumed"
+        return "is gone", "when it is resumed"
     if not connected:
-        return f"@{nick} is not connected now: it gets this at its next activity"
+        return "is not connected now", "at its next activity"
     if standing is SessionStanding.IDLE and client not in WOKEN:
-        return f"@{nick} is idle and {client} is not woken: it reads at its next activity"
-    return ""
+        return f"is idle, and {client} is not woken", "at its next activity"
+    return None

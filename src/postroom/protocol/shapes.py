@@ -125,7 +125,7 @@ class SessionState(TypedDict):
 class Session(SessionState):
     """A session in the terminal of its `owner`, known to its client by `key`.
 
-    `project` names the repository of its folder, "" for none.
+    `project` names the repository of its folder, "" for none. `online`: its mail reaches it by itself.
     """
 
     uid: str
@@ -134,6 +134,7 @@ class Session(SessionState):
     key: str
     project: str
     version: str
+    online: bool
 
 
 class SessionChange(Session):
@@ -819,7 +820,7 @@ class Status(TypedDict):
     `approvals` are the first 20 that are pending, `alerts` the first 10 that stand, `attention` the tasks that wait
     for an answer, the oldest first. `audit` says why the audit log cannot be written, `bus` that NATS does not
     answer; "" for no trouble. `background` is the work of the organisation that fails now, for the default one also
-    that of the whole post room.
+    that of the whole post room. `sessions` are those of the caller, for who operates all.
     """
 
     version: str
@@ -828,6 +829,7 @@ class Status(TypedDict):
     org: str
     me: Me
     workers: list[Worker]
+    sessions: NotRequired[list[Session]]
     deadletters: int
     inbox: NotRequired[int]
     approvals: NotRequired[list[Approval]]

@@ -13,6 +13,7 @@ from postroom.tui.sidebar.items import Item, age, items
 from postroom.tui.sidebar.pane import first_target
 from postroom.view.needs import NeedKind
 from postroom.view.room import Room
+from postroom_a2a.times import format_time
 
 NOW = 1_767_225_600.0
 AT = "2026-01-01T00:00:00.000Z"
@@ -178,6 +179,24 @@ def test_names_with_numbers_stand_as_people_count():
     workers = [worker(f"c{number}") for number in (1, 10, 14, 2)]
     room = Room(status(workers=workers), ("web",), agents=tuple(agents))
     assert names(items(room, 40, NOW, {})) == ["web", "c1", "c2", "c10", "c14", "p9", "p10"]
+
+
+def test_a_session_stands_there_with_its_client_its_folder_and_when_it_was_heard():
+    at = format_time(NOW - 120)
+    state = {"client": "claude", "folder": "/srv/app", "state_at": at, "heard_at": at}
+    agents: Any = [
+        {"uid": f"s-{nick}", "nick": nick, "kind": "external", "online": online}
+        | {"session": state | {"state": word}}
+        for nick, online, word in (
+            ("app", True, "busy"),
+            ("old", False, "gone"),
+            ("web", False, "idle"),
+        )
+    ]
+    found = text_of(items(Room(status(), (), agents=tuple(agents)), 70, NOW, {}))
+    assert "@app busy  claude, /srv/app, heard 2 min ago" in found
+    assert "@old gone" in found
+    assert "@web away" in found
 
 
 @pytest.mark.requirement("screen-state-fresh")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,10 @@ from postroom.cli.output import print_table
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound
 from postroom.lines.text import Cell
 from postroom.settings import DEFAULT_ORG
-from postroom.view.words import natural, span
+from postroom.view.words import natural
+from postroom.view.words import span
+from postroom.view.sessions import standing
+from postroom.view.sessions import whereabouts
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -68,6 +72,9 @@ def _lines(found: Listed, agent: str, server: str) -> Iterator[str]:
     yield f"@{found['nick']}: {found['kind']}, {'online' if found['online'] else 'offline'}"
     yield f"uid          {found['uid']}"
     yield f"last seen    {found['seen_at'] or '-'}"
+    if session := found.get("session"):
+        state = standing(session, online=found["online"])
+        yield f"session      {state}, {whereabouts(session, time.time())}"
     if found["kind"] != "human":
         org = "" if found["org"] == DEFAULT_ORG else f"/orgs/{found['org']}"
         yield f"A2A          {server.rstrip('/')}{org}/a2a/{found['nick']}"
@@ -175,6 +182,15 @@ def _remote_lines(remote: Remote) -> list[str]:
     return [*lines, *([f"credential   {remote['credential']}"] if remote["credential"] else [])]
 
 
+@command.command("rename", short_help="Give such an agent, or a session, another nick.")
+@answers("agent @NICK", "nick @NEW")
+def rename(agent: str, nick: str) -> Answer:
+    """Call @NICK @NEW from now on; its mail comes all the same, and the old nick is free."""
+    with connect() as client:
+        done = client.rename_agent(agent, nick)
+    return done, f"@{agent.removeprefix('@')} is @{done['nick']} now"
+
+
 @command.command("remove", short_help="Take such an agent's address and keys away.")
 @asks("agents.remove", "ref @NICK")
 def remove(gone: Me) -> None:
@@ -214,7 +230,16 @@ def _private(path: Path) -> int:
 
 
 def _row(agent: Listed) -> list[Cell]:
-    card = agent["card"]
+    card, session = agent["card"], agent.get("session")
+    if session is not None:
+        state = standing(session, online=agent["online"])
+        return [
+            Cell(f"@{agent['nick']}"),
+            Cell("session"),
+            Cell(state, "green" if agent["online"] else None, dim=not agent["online"]),
+            Cell("-"),
+            Cell(whereabouts(session, time.time())),
+        ]
     skills = ", ".join(skill["id"] for skill in card["skills"]) if card else ""
     return [
         Cell(f"@{agent['nick']}"),

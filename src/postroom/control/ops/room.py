@@ -48,6 +48,7 @@ async def status(
         "org": me.org,
         "me": {"uid": me.uid, "nick": me.nick},
         "workers": await parts.views.all() if everything else [],
+        "sessions": await parts.sessions.shown(parts.sessions.seen_by(me)),
         "deadletters": await parts.deadletters.count(me.only),
         "inbox": (await parts.office.unread([me.uid])).get(me.uid, 0),
         "attention": [task.as_json() for task in await parts.tasks.attention(me.only)],

@@ -34,9 +34,10 @@ async def list_(parts: Parts, me: Principal) -> answers.Sessions:
     events={"mail": shapes.Mail, "state": shapes.MailState, "session": shapes.SessionChange},
 )
 async def stream(parts: Parts, me: Principal, after: After = 0) -> StreamingResponse:
-    """Follow what concerns the caller's sessions: their unread mail, what becomes of it, and what becomes of them.
+    """Follow the sessions of the caller.
 
-    `id:` is the sequence to come back with. It is for people; a reader that is too slow is cut off.
+    Their unread mail, what becomes of it, and what becomes of them. `id:` is the sequence to come back with. It is for
+    people; a reader that is too slow is cut off.
     """
     if me.kind != "human":
         raise Forbidden("sessions are followed by the person in whose terminal they are")

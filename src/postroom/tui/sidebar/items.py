@@ -11,6 +11,8 @@ from postroom.lines.text import columns, shortened
 from postroom.view.needs import Need, NeedKind
 from postroom.view.room import Room
 from postroom.view.words import natural
+from postroom.view.sessions import standing
+from postroom.view.sessions import whereabouts
 from postroom.view.workers import broken, last_word, state_word
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
@@ -256,16 +258,24 @@ class _Maker:
         return Item(f"agent/{uid}", self._line(left, right), worker["nick"], uid)
 
     def _agent(self, agent: Listed, me: str) -> Item:
-        uid, here = agent["uid"], agent["online"]
+        uid = agent["uid"]
         if uid == me:
             spans = (Span("  "), Span(f"@{one_line(agent['nick'])} (you)", Style.DIM))
             return Item(f"text/{uid}", self._line(spans))
         left = (
             Span(f" {self._mark(uid)}"),
             Span(f"@{one_line(agent['nick'])} ", who=uid),
-            Span("here" if here else "away", Style.GOOD if here else Style.DIM),
+            *self._presence(agent),
         )
         return Item(f"agent/{uid}", self._line(left, self._count(uid)), agent["nick"], uid)
+
+    def _presence(self, agent: Listed) -> tuple[Span, ...]:
+        here, session = agent["online"], agent.get("session")
+        if session is None:
+            return (Span("here" if here else "away", Style.GOOD if here else Style.DIM),)
+        state = standing(session, online=here)
+        where = Span(f"  {whereabouts(session, self._now)}", Style.DIM)
+        return (Span(state, style_of(state)), where)
 
     def _mark(self, key: str) -> str:
         return ">" if key == self._shown else " "
