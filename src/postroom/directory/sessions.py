@@ -31,9 +31,6 @@ EXPIRY_INTERVAL = 600.0
 GRACE = 300.0
 """Seconds after a start in which none ends: those that are open have time to come back."""
 
-RENEWED = 86400.0
-"""Seconds after which an open session counts as heard again, even if nothing was heard of it."""
-
 
 class _Known(Exception):
     """Another call has registered the same session first."""
@@ -266,17 +263,19 @@ class Sessions:
             self._changed(session, "ended")
 
     async def expire(self) -> int:
-        """End the sessions that were not heard for `KEPT_FOR` seconds; returns their number."""
-        now, ended = self._clock(), 0
-        for session in list(self._known.values()):
-            age = now - session.heard_at
-            if self._callers.there(session.uid):
-                if age >= RENEWED:
-                    await self.note(session)
-            elif age >= KEPT_FOR and now - self._opened_at >= GRACE:
-                await self.end(session.uid)
-                ended += 1
-        return ended
+        """End the sessions that were not heard for `KEPT_FOR` seconds, and have not called; returns their number."""
+        now = self._clock()
+        if now - self._opened_at < GRACE:
+            return 0
+        silent = [session.uid for session in self._known.values() if self._is_silent(session, now)]
+        for uid in silent:
+            await self.end(uid)
+        return len(silent)
+
+    def _is_silent(self, session: SessionRow, now: float) -> bool:
+        # Who follows the mail of its sessions speaks for those that are open.
+        called = self._callers.seen_at(session.uid) or 0.0
+        return now - max(session.heard_at, called) >= KEPT_FOR
 
     def _put(self, session: SessionRow, what: str = "") -> None:
         before = self._known.get(session.uid)

@@ -15,6 +15,7 @@ from postroom.cli.options import connect
 from postroom.cli.output import print_json
 from postroom.cli.saving import Saver, force_option, out_option
 from postroom.lines.text import body_lines
+from postroom.protocol.limits import MAX_HOW
 from postroom.view.tasks import short
 from postroom.view.words import address, clock, part_lines
 from postroom_a2a.text import one_line
@@ -35,6 +36,8 @@ def _print(mail: Mail, now: float, *, to: bool) -> None:
         parties = f"{parties} to {address(mail['to'])}"
     asks = mail["expects_reply"] and mail["state"] != "answered"
     note = click.style("  (expects a reply)", fg="yellow") if asks and not to else ""
+    if how := one_line(mail.get("how", ""), MAX_HOW):
+        note += click.style(f"  delivered by {how}", dim=True)
     thread = f"  thread {one_line(mail['thread'], 40)}" if mail["thread"] else ""
     click.echo(f"{when} {parties} {click.style(short(mail['id']) + thread, dim=True)}{note}")
     for line in body_lines(mail):

@@ -15,9 +15,12 @@ from typing import Any
 
 from postroom.lines.happenings import activity_row
 from postroom.lines.markdown import drawn
-from postroom.lines.rows import Row, Span, Style
+from postroom.lines.rows import Row
+from postroom.lines.rows import Span
+from postroom.lines.rows import Style
 from postroom.lines.tasks import answer_rows
 from postroom.lines.text import shortened
+from postroom.protocol.limits import MAX_HOW
 from postroom.protocol.receipts import State
 from postroom.tui.rowlog.log import Block
 from postroom.view.tasks import short
@@ -130,7 +133,8 @@ def _tail(record: Any, *, mine: bool, me: str) -> Span | None:
     if state == State.DEAD:
         reason = one_line(record.get("reason") or "", 200)
         return Span(f" · dead{f': {reason}' if reason else ''}", Style.BAD)
-    return Span(f" · {one_line(state, 20)}", Style.DIM)
+    how = one_line(record.get("how", ""), MAX_HOW) if state == State.DELIVERED else ""
+    return Span(f" · {one_line(state, 20)}{f' by {how}' if how else ''}", Style.DIM)
 
 
 def _when(at: str) -> Span:
