@@ -119,12 +119,14 @@ def test_status_lists_sessions_also_to_who_sees_no_workers(postroom: Run, standi
     app = {"uid": "ab" * 16, "nick": "app", "key": "k", "project": "", "version": "2"}
     shown = app | {"owner": ME | {"kind": "human"}, "online": True} | session()
     standin._answers.clear()
-    standin.answer("GET /v1/status", status(sessions=[shown]))
+    gone = shown | {"nick": "old", "state": "gone", "online": False}
+    standin.answer("GET /v1/status", status(sessions=[gone, shown]))
     lines = postroom("status").out.splitlines()
     at = next(n for n, line in enumerate(lines) if line.startswith("SESSION"))
     assert lines[at].split() == ["SESSION", "STATE", "CLIENT", "HEARD", "FOLDER"]
     assert lines[at + 1].split()[:3] == ["@app", "busy", "claude"]
     assert lines[at + 1].endswith("/srv/red reversed bob 12:00 forged")
+    assert lines[at + 2] == "1 session gone, to be resumed (postroom agents)"
 
 
 def test_send_says_what_its_sender_should_know_and_how_it_was_delivered(

@@ -300,6 +300,18 @@ async def test_an_ended_session_is_gone_with_its_keys_and_what_waited_for_it_is_
 
 
 @pytest.mark.requirement("session-ends-unheard")
+async def test_who_administers_ends_a_session_like_any_agent_that_postroom_does_not_run(
+    house: House,
+):
+    ana = await house.person("ana")
+    app = await house.session(ana)
+    assert await status(house.room.api.delete("/v1/agents/app")) == 200
+    assert await status(app.api.get("/v1/me")) == 401
+    assert (await ana.api.get("/v1/sessions")).json()["sessions"] == []
+    assert await status(ana.api.put(f"/v1/sessions/{app.uid}", json={"state": "busy"})) == 404
+
+
+@pytest.mark.requirement("session-ends-unheard")
 async def test_a_session_that_was_not_heard_for_7_days_ends(
     house: House, monkeypatch: pytest.MonkeyPatch
 ):

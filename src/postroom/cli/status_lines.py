@@ -9,10 +9,15 @@ import click
 
 from postroom.build import NUMBER, commit, named, version
 from postroom.lines.rows import colour_of
-from postroom.lines.text import Cell, columns, fitted, table
+from postroom.lines.text import Cell
+from postroom.lines.text import columns
+from postroom.lines.text import fitted
+from postroom.lines.text import table
 from postroom.lines.workers import alert_line
+from postroom.lines.words import natural
 from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.modes import DIRECT
+from postroom.protocol.sessions import SessionStanding
 from postroom.settings import DEFAULT_ORG
 from postroom.view.needs import NeedKind, command_of, line_of, needs_of
 from postroom.view.tasks import NOTHING
@@ -157,9 +162,13 @@ def _alerts(status: Status, now: float, width: int | None) -> list[str]:
 
 
 def _sessions(status: Status, now: float, width: int | None) -> list[str]:
-    """The sessions in terminals: how each stands, its client and folder, and when it was heard."""
+    """The sessions in terminals: how each stands, its client and folder, and when it was heard; of gone ones their
+    number.
+    """
+    everything = status.get("sessions", [])
+    known = [each for each in everything if each["state"] != SessionStanding.GONE]
     rows = []
-    for session in status.get("sessions", []):
+    for session in sorted(known, key=lambda each: natural(each["nick"])):
         state, here = standing(session, online=session["online"]), session["online"]
         rows.append(
             [
@@ -170,7 +179,10 @@ def _sessions(status: Status, now: float, width: int | None) -> list[str]:
                 Cell(session["folder"]),
             ]
         )
-    return table(SESSIONS, rows, cut=("FOLDER", "SESSION"), width=width) if rows else []
+    lines = table(SESSIONS, rows, cut=("FOLDER", "SESSION"), width=width) if rows else []
+    gone = len(everything) - len(known)
+    said = f"{gone} session{'s' if gone > 1 else ''} gone, to be resumed (postroom agents)"
+    return [*lines, fitted(said, width)] if gone else lines
 
 
 def _workers(status: Status, now: float, width: int | None, *, wide: bool) -> list[str]:

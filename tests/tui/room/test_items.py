@@ -193,10 +193,13 @@ def test_a_session_stands_there_with_its_client_its_folder_and_when_it_was_heard
             ("web", False, "idle"),
         )
     ]
-    found = text_of(items(Room(status(), (), agents=tuple(agents)), 70, NOW, {}))
+    room = Room(status(), (), agents=tuple(agents))
+    found = text_of(items(room, 70, NOW, {}))
     assert "@app busy  claude, /srv/app, heard 2 min ago" in found
-    assert "@old gone" in found
     assert "@web away" in found
+    assert "@old" not in found
+    assert "@old gone" in text_of(items(room, 70, NOW, {"s-old": 1}))
+    assert "@old gone" in text_of(items(room, 70, NOW, {}, wanted="old"))
 
 
 @pytest.mark.requirement("screen-state-fresh")

@@ -6,8 +6,12 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from postroom.lines.rows import Span, Style, style_of
-from postroom.lines.text import columns, shortened
+from postroom.lines.rows import Span
+from postroom.lines.rows import Style
+from postroom.lines.rows import style_of
+from postroom.lines.text import columns
+from postroom.lines.text import shortened
+from postroom.protocol.sessions import SessionStanding
 from postroom.view.needs import Need, NeedKind
 from postroom.view.room import Room
 from postroom.view.words import natural
@@ -208,11 +212,18 @@ class _Maker:
         away = [one for one in room.agents if one["kind"] != "human"]
         people = [one for one in room.agents if one["kind"] == "human"]
         for title, agents in (("elsewhere", away), ("people", people)):
-            found = [one for one in agents if self._has(f"@{one['nick']}")]
+            named = [one for one in agents if self._has(f"@{one['nick']}")]
+            found = [one for one in named if not self._is_past(one)]
             if found:
                 yield self.head(title)
                 ordered = sorted(found, key=lambda one: (not one["online"], natural(one["nick"])))
                 yield from (self._agent(one, room.me["uid"]) for one in ordered)
+
+    def _is_past(self, agent: Listed) -> bool:
+        """Whether it is a session that is gone, and nobody looks for it: each day leaves some."""
+        session, uid = agent.get("session"), agent["uid"]
+        gone = session is not None and session["state"] == SessionStanding.GONE
+        return gone and not (self._wanted or self._new.get(uid) or uid == self._shown)
 
     def head(self, text: str, style: Style = Style.DIM) -> Item:
         return Item(f"head/{text.partition(' (')[0]}", self._line((Span(text, style),)))
