@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -192,3 +193,21 @@ async def test_a_task_for_a_session_waits_and_says_why(house: House):
     assert await status(app.api.post(f"/v1/tasks/{task['id']}/status", json=done)) == 200
     ended = (await bob.api.get(f"/v1/tasks/{task['id']}")).json()
     assert (ended["state"], ended["detail"]) == ("completed", "done")
+
+
+@pytest.mark.requirement("session-ends-unheard")
+async def test_what_waited_for_a_session_that_was_not_heard_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("postroom.control.org.EXPIRY_INTERVAL", 0.05)
+    monkeypatch.setattr("postroom.directory.sessions.GRACE", 0.0)
+    async with task_room(tmp_path) as room, house_of(room) as house:
+        ana = await house.person("ana")
+        await house.session(ana)
+        sent = await send(ana.api, "@app", "hello")
+        task = (await ana.api.post("/v1/tasks", json={"to": "@app", "text": "work"})).json()
+        monkeypatch.setattr("postroom.directory.sessions.KEPT_FOR", 0.0)
+        waited = await ana.api.get(f"/v1/messages/{sent['id']}", params={"wait": "answered"})
+        assert (waited.json()["state"], waited.json()["reason"]) == ("dead", "recipient retired")
+        path, query = f"/v1/tasks/{task['id']}", {"wait": "final", "timeout": SECONDS}
+        assert (await ana.api.get(path, params=query)).json()["state"] == "failed"

@@ -39,6 +39,7 @@ def left(room: PostRoom) -> Path:
     return folder
 
 
+@pytest.mark.requirement("store-older-refused")
 def test_a_state_folder_of_the_version_before_is_whole_and_goes_on(
     room: PostRoom, left: Path
 ) -> None:
@@ -46,7 +47,7 @@ def test_a_state_folder_of_the_version_before_is_whole_and_goes_on(
     everything_is_there_and_goes_on(room)
 
 
-@pytest.mark.requirement("backup-restores-all")
+@pytest.mark.requirement("backup-restores-all", "store-older-refused")
 def test_a_backup_of_the_version_before_is_whole_and_goes_on(room: PostRoom, left: Path) -> None:
     words = room.scratch / "passphrase"
     words.write_text("correct horse\n")
@@ -54,6 +55,7 @@ def test_a_backup_of_the_version_before_is_whole_and_goes_on(room: PostRoom, lef
     everything_is_there_and_goes_on(room)
 
 
+@pytest.mark.requirement("store-older-refused")
 def test_a_database_in_postgresql_of_the_version_before_is_whole_and_goes_on(
     room: PostRoom, left: Path, postgres: PostgresServer
 ) -> None:
@@ -78,6 +80,10 @@ def everything_is_there_and_goes_on(room: PostRoom) -> None:
     texts = {message["text"] for message in room.json("inbox", "--all")["messages"]}
     assert "heard are you there?" in texts
     assert "did more" in room.run("delegate", "@busy", "more", "--wait")
+    with room.client() as client:
+        app = client.register_session("claude", "one", "app")
+        assert client.register_session("claude", "one", "app")["uid"] == app["uid"]
+        assert [session["nick"] for session in client.sessions()] == ["app"]
 
 
 def everything_is_there(room: PostRoom) -> str:
