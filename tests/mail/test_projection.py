@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from postroom.bus.port import Message
 from postroom.protocol import subjects
 from postroom.protocol.deadletters import DEAD_ATTEMPTS, DEAD_DROPPED, DEAD_ORIGIN, DEAD_REASON
+from postroom.protocol.handover import as_reason
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import State
 from tests.mail.log import (
@@ -197,6 +198,27 @@ def test_why_a_message_stays_delivered_is_told_once_and_forgotten_when_it_is_see
         assert after(receipt(4, "m", State.DELIVERED))[:2] == ("delivered", first)
         assert after(receipt(5, "m", State.SEEN))[:2] == ("seen", "")
         assert after(receipt(6, "m", State.DELIVERED, reason=again))[:2] == ("seen", "")
+
+
+@pytest.mark.requirement("session-mail-told")
+@pytest.mark.parametrize("final", [State.SEEN, State.ANSWERED])
+def test_how_a_message_was_delivered_stays_until_it_is_dead(final: State):
+    by = as_reason("hook PostToolBatch")
+    with Rows() as rows:
+
+        def after(*records: Record) -> tuple[str, str]:
+            rows.fold(*records)
+            row = rows.store.messages.message_at(1)
+            assert row is not None
+            return row.state, row.reason
+
+        asked = inbox(1, envelope("m", expects_reply=True))
+        assert after(asked, receipt(1, "m", State.DELIVERED, reason=by)) == ("delivered", by)
+        assert after(receipt(2, "m", State.DELIVERED, reason="by tool")) == ("delivered", by)
+        assert after(receipt(3, "m", State.SEEN, reason="by tool")) == ("seen", by)
+        assert after(own_receipt(4, "m", final))[1] == by
+        if final is State.SEEN:
+            assert after(own_receipt(5, "m", State.DEAD, "expired")) == ("dead", "expired")
 
 
 @pytest.mark.requirement("mail-states-forward")

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from postroom.protocol import subjects
+from postroom.protocol.handover import as_reason
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.receipts import Receipt, State
@@ -166,7 +167,7 @@ async def test_the_agent_is_told_when_its_message_is_dead_or_unconfirmed_by_thos
         lie = Receipt(sent.id, mallory.uid, State.ANSWERED, 1.0)
         await mallory.publish(subjects.receipts(home.worker, mallory.uid), lie.encode())
         stays = "not confirmed for 60 s"
-        for reason in ("", stays):
+        for reason in ("", as_reason("hook PostToolBatch"), stays):
             delivered = Receipt(sent.id, home.alice.uid, State.DELIVERED, 1.5, reason)
             subject = subjects.receipts(home.worker, home.alice.uid)
             await home.alice.publish(subject, delivered.encode())
