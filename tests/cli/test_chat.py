@@ -270,6 +270,16 @@ def test_on_a_terminal_a_typed_message_stays_where_it_is_and_its_receipts_follow
     terminal.shows(*said)
 
 
+def test_a_line_for_a_session_that_does_not_get_it_by_itself_says_so(
+    standin: Standin, tmp_path: Path
+):
+    direct(standin)
+    note = "@bob is gone: it gets this when it is resumed"
+    standin.answer("POST /v1/messages", mail(2, "hello", note=note), 201)
+    ended = spawned(["chat", "@bob", "--state", str(tmp_path), "--linger", "0"], stdin="hello")
+    assert (ended.status, ended.err) == (0, f"{note}\n")
+
+
 def test_a_typed_line_sends_a_file(standin: Standin, tmp_path: Path, terminals: list[Terminal]):
     project(standin, post(1, "before"))
     sha256 = hashlib.sha256(b"12345").hexdigest()

@@ -102,6 +102,26 @@ async def test_a_message_reaches_its_agent(shared: TaskRoom, tmp_path: Path) -> 
         assert line_of(pilot).text == ""
 
 
+async def test_who_writes_to_a_session_that_is_gone_is_told_so(
+    shared: TaskRoom, tmp_path: Path
+) -> None:
+    async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
+        api = coder.room.api
+        made = await api.post("/v1/sessions", json={"client": "claude", "key": "k", "nick": "app"})
+        try:
+            await api.put("/v1/sessions/app", json={"state": "gone"})
+            await typed(pilot, "/msg @app are you there?")
+            await pilot.press("enter")
+            await until(pilot, lambda: "@app is gone: it gets this when" in screen_text(pilot.app))
+            await until(pilot, lambda: "conversation with @app" in screen_text(pilot.app))
+            pilot.app.query_one(SaidLine).say("other")
+            await typed(pilot, "again")
+            await pilot.press("enter")
+            await until(pilot, lambda: "@app is gone: it gets this when" in screen_text(pilot.app))
+        finally:
+            await api.delete(f"/v1/sessions/{made.json()['uid']}")
+
+
 async def test_a_pasted_text_is_one_message_of_several_lines(
     shared: TaskRoom, tmp_path: Path
 ) -> None:

@@ -314,6 +314,8 @@ class Conversation:
             report(error)
             return
         self._screen.sent(record)
+        if note := one_line(record.get("note", "")):
+            self._screen.happened(note) if self._typed else click.echo(note, err=True)
         if remember:
             self._sent.append(record["id"])
 

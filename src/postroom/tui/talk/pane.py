@@ -110,15 +110,15 @@ class Talk(ScreenPart, Vertical):
             self._shown.take_focus()
         return self
 
-    async def send(self, text: str, parts: Sequence[Part] = ()) -> None:
-        """Send to what is looked at.
+    async def send(self, text: str, parts: Sequence[Part] = ()) -> str:
+        """Send to what is looked at; returns what the person should know of its recipient, "" for nothing.
 
         Raises:
             PostroomError: it was not sent, or nobody knows; the same text again never comes twice.
         """
         if self._shown is None:
             raise InvalidInput("nothing was sent: choose a project or a worker first")
-        await self._shown.send(text, parts)
+        return await self._shown.send(text, parts)
 
     def open_search(self, words: str = "") -> None:
         """Search in all messages, at once if there are `words`, and show what is chosen of them."""

@@ -398,8 +398,8 @@ class View(ScreenPart, Vertical):
         event.stop()
         self.open_entry(event.key)
 
-    async def send(self, text: str, parts: Sequence[Part] = ()) -> None:
-        """Send a line; the same line again after an error is the same message.
+    async def send(self, text: str, parts: Sequence[Part] = ()) -> str:
+        """Send a line; the same line again after an error is the same message. Returns as `Talk.send`.
 
         Raises:
             PostroomError: it was not sent, or nobody knows.
@@ -425,6 +425,7 @@ class View(ScreenPart, Vertical):
         self._attempts.sent(attempt)
         self._put(feed.sent(line, record))
         self._tell()
+        return one_line(record.get("note", ""), 200)
 
     def _tell(self) -> None:
         """What is shown above and below the lines."""

@@ -132,17 +132,19 @@ class Doing:
     # ── saying something ─────────────────────────────────────────────────────────────────────────
 
     async def _send(self, text: str, parts: Sequence[Mapping[str, Any]] = ()) -> None:
-        await self._talk.send(text, parts)
+        if note := await self._talk.send(text, parts):
+            self._say(note)
 
     async def _msg(self, command: Command) -> None:
         target = await self._agent(command)
         if target == self._app.target:
             await self._send(command["text"])
             return
-        await self._app.client.send(f"@{target.name}", command["text"])
+        sent = await self._app.client.send(f"@{target.name}", command["text"])
         # The conversation opens, so that the text is seen, and its answer.
         self._app.post_message(Chosen(target))
-        self._say(f"sent to {one_line(str(target))}")
+        note = one_line(sent.get("note", ""), 200)
+        self._say(note or f"sent to {one_line(str(target))}")
 
     async def _delegate(self, command: Command) -> None:
         skill, text = command["skill"], command["text"]
