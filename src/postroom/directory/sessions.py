@@ -110,6 +110,8 @@ class Sessions:
 
     async def shown(self, sessions: Collection[SessionRow]) -> list[shapes.Session]:
         """Shapes of the API."""
+        if not sessions:
+            return []
         uids = {uid for each in sessions for uid in (each.uid, each.owner)}
         parties = await self._database.point(lambda store: store.agents.parties(uids))
         there = self._callers.there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 
@@ -22,6 +23,7 @@ from postroom.protocol import shapes
 from postroom.protocol.handover import how_of
 from postroom.protocol.sessions import SessionStanding
 from postroom.store.sessions import SessionRow
+from postroom_a2a.times import format_time
 
 
 class SessionsFeed(FeedSource[int]):
@@ -99,7 +101,9 @@ class SessionsFeed(FeedSource[int]):
         if not change.state:
             return TailPage((), after)
         (shown,) = await self._sessions.shown([session])
-        told: shapes.SessionChange = {**shown, "what": change.state}
+        # With the instant, or a reader would take a name that comes back for a repeated event.
+        now = format_time(time.time())
+        told: shapes.SessionChange = {**shown, "what": change.state, "at": now}
         # There may be mail to a new one that nobody heard of.
         return TailPage([FeedEvent("session", told)], after, more=True)
 

@@ -138,9 +138,10 @@ class Session(SessionState):
 
 
 class SessionChange(Session):
-    """What has become of a session: `what` is `added`, `renamed` or `ended`."""
+    """What has become of a session, and when: `what` is `added`, `renamed` or `ended`."""
 
     what: str
+    at: Time
 
 
 class MailState(TypedDict):
