@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,7 +30,9 @@ from postroom.observe.supervision import FAILING, TELLING, Loop, Supervisor
 from postroom.projection.changes import TASKS, Change
 from postroom.projection.submit import append_alert
 from postroom.protocol.alerts import Alert, AlertEnd, decode
+from postroom.store.messages import MessageRow
 from postroom.store.ports import TaskEventRow, TaskRow
+from postroom.store.sessions import SessionRow
 from postroom.webhooks.lanes import Lane
 from postroom.workers.returning import ALERT
 from tests.bus.embedding import make_config
@@ -56,12 +59,14 @@ WORK: dict[str, tuple[str, ...]] = {
     "dead-letters": (DATABASE,),
     "expiry": (DATABASE,),
     "fold": (DATABASE, DISK),
+    "notes": (DATABASE,),
     "outages": (),
     "push-lanes": (),  # each receiver's step is tried again by itself
     "pushes": (DATABASE, DISK),
     "registry": (BUS,),
     "remote-tasks": (DATABASE,),
     "retention": (DATABASE, BUS, DISK),
+    "sessions": (DATABASE, DISK),
     "silent-tasks": (DATABASE,),
     "spans": (DATABASE,),
     "stale": (DATABASE,),
@@ -86,6 +91,7 @@ PAUSES = {
     "postroom.audit.log.PAUSE": 0.1,
     "postroom.control.base.PAUSE": 0.1,
     "postroom.control.base.SELDOM": QUICK,
+    "postroom.control.org.EXPIRY_INTERVAL": 0.1,
     "postroom.control.org.INTERVAL": 0.1,
     "postroom.control.org.SELDOM": QUICK,
     "postroom.feed.records.CHECK_INTERVAL": 0.1,
@@ -160,6 +166,14 @@ class House:
         parts.registry.wake()
         parts.iam._fresh["x"] = 1.0
         parts.iam._used.set()
+        for uid, heard_at in (("d" * 32, 0.0), ("e" * 32, time.time())):
+            session = SessionRow(
+                uid, parts.owner.uid, "claude", "", "", "", "", "idle", 0.0, heard_at
+            )
+            parts.sessions._known[uid] = session
+        parts.sessions._opened_at = 0.0
+        mail = MessageRow(1, "m", "w", "e" * 32, "", "{}", 1.0, 1.0, 1.0)
+        parts.changes.publish([Change("mail", 1, "m", "w", "e" * 32, row=mail)])
         parts.pushes._pusher.touch("x" * 32)
         parts.pushes._pusher._lanes.wake(Lane("x", "y", "z"))
         log = parts.installation.audit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,11 @@ from typing import Any
 import httpx2
 import pytest
 
+from postroom.bus.port import Message
+from postroom.protocol import subjects
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.receipts import Receipt
+from postroom_a2a.messages import text_message
 from tests.control.taskroom import TaskRoom, task_room
 from tests.control.test_outside import following
 from tests.control.test_sessions import House, house_of, status
@@ -211,3 +217,31 @@ async def test_what_waited_for_a_session_that_was_not_heard_ends_with_it(
         assert (waited.json()["state"], waited.json()["reason"]) == ("dead", "recipient retired")
         path, query = f"/v1/tasks/{task['id']}", {"wait": "final", "timeout": SECONDS}
         assert (await ana.api.get(path, params=query)).json()["state"] == "failed"
+
+
+@pytest.mark.requirement("session-mail-told")
+async def test_a_worker_is_told_once_a_minute_that_its_message_to_a_session_waits(house: House):
+    ana, worker = await house.person("ana"), await house.room.worker("coder")
+    app = await house.session(ana)
+    heard: asyncio.Queue[Receipt] = asyncio.Queue()
+
+    async def hear(message: Message) -> None:
+        heard.put_nowait(Receipt.decode(message.payload))
+
+    room = house.room
+    listening = await room.rig.core.subscribe(f"worker.{worker.uid}.receipts.*", hear)
+    for number in range(3):
+        text = text_message(f"m{number}", "hello")
+        mail = Envelope(f"m{number}", app.uid, text, time.time())
+        await worker.bus.publish(subjects.inbox(app.uid, worker.uid), mail.encode())
+    async with asyncio.timeout(SECONDS):
+        told = await heard.get()
+    note = "@app is not connected now: it gets this at its next activity"
+    assert (told.message_id, told.state, told.reason) == ("m0", "accepted", note)
+    assert await status(app.api.delete("/v1/sessions/app")) == 200
+    async with asyncio.timeout(SECONDS):
+        ended = [await heard.get() for _ in range(3)]
+    assert sorted((one.message_id, one.state) for one in ended) == [
+        (f"m{number}", "dead") for number in range(3)
+    ]
+    await listening.close()

@@ -52,6 +52,7 @@ from postroom.identity.account_publisher import BEHIND, Accounts, delete_account
 from postroom.identity.jwt import Credential
 from postroom.identity.tokens import OperatorKey
 from postroom.identity.trust import Trust
+from postroom.mail.notes import WorkerNotes
 from postroom.observe import get_logger, tracing
 from postroom.observe.supervision import SELDOM
 from postroom.projection.changes import Change
@@ -280,6 +281,8 @@ async def _open_sessions(base: Base, outside: OutsideAgents, iam: LocalIAM) -> S
             await base.sweep()
 
     base.background.supervise("sessions", expire, every=EXPIRY_INTERVAL)
+    notes = WorkerNotes(base.database, base.changes, base.clerk, sessions.blocker, sessions.told)
+    base.background.supervise("notes", notes.run)
     return sessions
 
 

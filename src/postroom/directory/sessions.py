@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from postroom.directory.iam import LocalIAM, NewKey
@@ -254,7 +255,8 @@ class Sessions:
 
     async def end(self, uid: str) -> None:
         """End a session: its address and its keys are gone for ever. The caller sweeps what waits for it."""
-        await self._iam.withdraw(uid)
+        with suppress(NotFound):  # another call was first
+            await self._iam.withdraw(uid)
         await self.forget(uid)
 
     async def forget(self, uid: str) -> None:
