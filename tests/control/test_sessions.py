@@ -287,6 +287,24 @@ async def test_a_renamed_session_keeps_its_uid_and_its_mail_and_the_old_name_is_
     assert await status(ana.api.post("/v1/agents/ana/rename", json={"nick": "eve"})) == 422
 
 
+async def test_who_administers_renames_an_agent_that_postroom_does_not_run_and_nobody_else(
+    house: House,
+):
+    ana, api = await house.person("ana"), house.room.api
+    made = (await api.post("/v1/agents", json={"nick": "otto", "kind": "service"})).json()
+    async with bearer(house.room, made["key"]["key"]) as otto:
+        for caller in (ana.api, otto):
+            renamed = await caller.post("/v1/agents/otto/rename", json={"nick": "max"})
+            assert renamed.status_code == 403
+        assert await status(api.post("/v1/agents/otto/rename", json={"nick": "max"})) == 200
+        assert (await otto.get("/v1/me")).json()["nick"] == "max"
+    assert (await api.get("/v1/agents/max/card")).json()["description"] == "The service agent max."
+    worker = await house.room.worker("coder")
+    assert await status(api.post("/v1/agents/coder/rename", json={"nick": "x"})) == 422
+    assert worker.agent.nick == "coder"
+    assert await status(api.delete("/v1/agents/max")) == 200
+
+
 @pytest.mark.requirement("session-ends-unheard")
 async def test_an_ended_session_is_gone_with_its_keys_and_what_waited_for_it_is_dead(house: House):
     ana = await house.person("ana")
