@@ -9,30 +9,17 @@ import click
 
 from postroom.build import NUMBER, commit, named, version
 from postroom.lines.rows import colour_of
-from postroom.lines.text import Cell
-from postroom.lines.text import columns
-from postroom.lines.text import fitted
-from postroom.lines.text import table
+from postroom.lines.text import Cell, columns, fitted, table
 from postroom.lines.workers import alert_line
-from postroom.lines.words import natural
 from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.modes import DIRECT
 from postroom.protocol.sessions import SessionStanding
 from postroom.settings import DEFAULT_ORG
 from postroom.view.needs import NeedKind, command_of, line_of, needs_of
-from postroom.view.tasks import NOTHING
-from postroom.view.tasks import run_time
-from postroom.view.tasks import short
-from postroom.view.tasks import usage_cell
-from postroom.view.words import ago
-from postroom.view.workers import WEAK
-from postroom.view.workers import asking
-from postroom.view.workers import broken
-from postroom.view.workers import last_word
-from postroom.view.workers import state_word
-from postroom.view.workers import told_alerts
-from postroom.view.workers import urgency
 from postroom.view.sessions import standing
+from postroom.view.tasks import NOTHING, run_time, short, usage_cell
+from postroom.view.words import ago, natural
+from postroom.view.workers import WEAK, asking, broken, last_word, state_word, told_alerts, urgency
 from postroom.view.workspaces import apart
 from postroom_a2a.text import one_line
 

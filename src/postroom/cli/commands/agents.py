@@ -17,10 +17,8 @@ from postroom.cli.output import print_table
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound
 from postroom.lines.text import Cell
 from postroom.settings import DEFAULT_ORG
-from postroom.view.words import natural
-from postroom.view.words import span
-from postroom.view.sessions import standing
-from postroom.view.sessions import whereabouts
+from postroom.view.sessions import standing, whereabouts
+from postroom.view.words import natural, span
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -6,17 +6,13 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from postroom.lines.rows import Span
-from postroom.lines.rows import Style
-from postroom.lines.rows import style_of
-from postroom.lines.text import columns
-from postroom.lines.text import shortened
+from postroom.lines.rows import Span, Style, style_of
+from postroom.lines.text import columns, shortened
 from postroom.protocol.sessions import SessionStanding
 from postroom.view.needs import Need, NeedKind
 from postroom.view.room import Room
+from postroom.view.sessions import standing, whereabouts
 from postroom.view.words import natural
-from postroom.view.sessions import standing
-from postroom.view.sessions import whereabouts
 from postroom.view.workers import broken, last_word, state_word
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time

@@ -15,9 +15,7 @@ from typing import Any
 
 from postroom.lines.happenings import activity_row
 from postroom.lines.markdown import drawn
-from postroom.lines.rows import Row
-from postroom.lines.rows import Span
-from postroom.lines.rows import Style
+from postroom.lines.rows import Row, Span, Style
 from postroom.lines.tasks import answer_rows
 from postroom.lines.text import shortened
 from postroom.protocol.limits import MAX_HOW
