@@ -29,8 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # wsproto is one more, for WebSockets in both directions.
 # tree-sitter and its bash grammar are two and 4 MB: who allows a line of shell has to know what it runs.
 # The screen is seven: Textual, Rich, Pygments and what they need.
-PACKAGE_LIMIT = 40
-MEGABYTE_LIMIT = 138
+PACKAGE_LIMIT = 50
+MEGABYTE_LIMIT = 148
 # The A2A SDK needs four packages more on Python before 3.13.
 STANDALONE_LIMIT = 31 if sys.version_info >= (3, 13) else 35
 _BYTES_PER_MEGABYTE = 1_000_000

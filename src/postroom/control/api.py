@@ -21,6 +21,7 @@ from postroom.control.ops import (
     feeds,
     inbox,
     keys,
+    mcp,
     messages,
     metrics,
     openings,
@@ -47,7 +48,7 @@ _NOUNS = (
     *(blobs, workers, workspaces, agents, announcements, approvals, keys, people, tasks, pushes),
     *(sessions,),
     *(reports, messages, inbox, feeds, events, terminals, deadletters, alerts, credentials, audit),
-    *(trust, retention, room, orgs, openings, backup, metrics),
+    *(trust, retention, room, orgs, openings, backup, metrics, mcp),
 )
 
 OPERATIONS: tuple[Operation, ...] = tuple(chain.from_iterable(each.operations for each in _NOUNS))

@@ -31,6 +31,9 @@ from postroom.protocol.limits import MAX_HEAD, MAX_HEADERS
 ABANDONED = "postroom.abandoned"
 """Scope key: the request changes nothing, so it is cancelled when its caller goes; True once it was."""
 
+GONE = "postroom.gone"
+"""Scope key: True once the caller has gone before its answer had left."""
+
 ABORT = "postroom.abort"
 """Scope key: a function that closes the connection of the request."""
 
@@ -149,6 +152,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         self._busy()
         if self._running is not None and not self._running[0].done():
             task, scope = self._running
+            scope[GONE] = True
             if ABANDONED in scope:
                 scope[ABANDONED] = True
                 task.cancel()

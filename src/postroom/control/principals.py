@@ -78,8 +78,8 @@ class Gate:
         principal: Principal | None = scope.get(PRINCIPAL)
         if principal is None:
             principal = scope[PRINCIPAL] = await self._resolve(scope)
-            if REQUEST in scope:
-                self.entered(scope[REQUEST], principal)
+        if REQUEST in scope:
+            self.entered(scope[REQUEST], principal)
         if principal.method != DOOR:
             self.called(principal.uid)
         return principal

@@ -1,0 +1,188 @@
+"""What each tool does: it asks the operations that it names, as its caller, and says the answers in a few lines.
+
+Receipts: mail whose whole text a result has is `delivered` once the result is handed over (`Calls.handed`), and `seen`
+when the next call of its reader begins: a client makes that one only after a model has had the result. What was handed
+over is known from the messages themselves, so a restart in between loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from postroom.client.methods import AsyncMethods
+from postroom.errors import InvalidInput, NotFound
+from postroom.mcp import said
+from postroom.mcp.tools import LONGEST, TOOLS, checked
+from postroom.protocol.frame import framed
+from postroom.protocol.limits import MAX_PAGE
+from postroom.protocol.shapes import Mail
+from postroom_a2a.text import one_line
+
+HOW = "tool"
+"""How mail was delivered that a result of a tool held."""
+
+INBOX_PAGE = 50
+
+MOST = 7000
+"""Characters of one look at the inbox."""
+
+Waits = Callable[[], AbstractContextManager[None]]
+"""While it is open, the call ends with its caller."""
+
+
+class Said(NamedTuple):
+    """The result of a tool.
+
+    Attributes:
+        handed: ids of messages to the caller that are in it from beginning to end.
+    """
+
+    text: str
+    handed: tuple[str, ...] = ()
+
+
+class Unknown(NotFound):
+    """There is no such tool."""
+
+
+class Calls:
+    """The tools, for one caller.
+
+    Args:
+        room: asks the operations in the caller's name.
+        confirms: whether results of tools are receipts; False for a caller that gives them itself.
+    """
+
+    def __init__(self, room: AsyncMethods, waits: Waits, *, confirms: bool = True) -> None:
+        self._room = room
+        self._waits = waits
+        self._confirms = confirms
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Said:
+        """Do what the tool `name` does.
+
+        Raises:
+            Unknown: there is none with that name.
+            PostroomError: it was refused, as the operation would be.
+        """
+        tool = TOOLS.get(name)
+        if tool is None:
+            raise Unknown(f"there is no tool {one_line(name, 60)!r}")
+        values = checked(tool, arguments)
+        if self._confirms:
+            await self._confirm()
+        does: Callable[..., Awaitable[Said]] = getattr(self, f"_{name}")
+        return await does(**values)
+
+    async def handed(self, ids: Sequence[str]) -> None:
+        """The result with these messages has left for the caller."""
+        if ids and self._confirms:
+            await self._room.acknowledge(ids, "delivered", how=HOW)
+
+    async def _confirm(self) -> None:
+        """What an earlier result held has been read by now."""
+        found = await self._room.inbox(limit=MAX_PAGE)
+        read = [mail["id"] for mail in found if mail.get("how") == HOW and mail["state"] == "delivered"]
+        if read:
+            await self._room.acknowledge(read, "seen")
+
+    # ── messages ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _a2a_whoami(self) -> Said:
+        return Said(said.me(await self._room.me()))
+
+    async def _a2a_check_inbox(self, after: int = 0) -> Said:
+        found = await self._room.inbox(after=after, limit=INBOX_PAGE)
+        if not found:
+            return Said("No unread messages." if not after else "No further unread messages.")
+        me = found[0]["to"]["nick"]
+        again = [mail["id"] for mail in found if mail["state"] == "delivered"]
+        shown = framed(found, to=me, again=again, most=MOST)
+        last = found[len(shown.whole) + len(shown.cut) - 1]["seq"]
+        text = shown.text
+        if shown.left or len(found) == INBOX_PAGE:
+            text += f"\n\nThe next page: a2a_check_inbox with after {last}."
+        return Said(text, shown.whole)
+
+    async def _a2a_read_message(self, message: str, page: int = 1) -> Said:
+        mail = await self._room.message(message)
+        text, last = said.page_of(mail, page)
+        mine = mail["to"]["uid"] == (await self._room.me())["uid"]
+        return Said(text, (mail["id"],) if last and mine else ())
+
+    async def _a2a_send_message(self, **fields: Any) -> Said:
+        return Said(said.accepted(await self._room.send(**fields)))
+
+    async def _a2a_reply(self, message: str, text: str, key: str = "") -> Said:
+        asked = await self._room.message(message)
+        to = asked["from"]["uid"]
+        sent = await self._room.send(
+            to, text, key=key, reply_to=asked["id"], expects_reply=False
+        )
+        return Said(said.accepted(sent))
+
+    async def _a2a_ask(self, to: str, text: str, key: str = "", wait: float = LONGEST) -> Said:
+        sent = await self._room.send(to, text, key=key)
+        return await self._answer(sent, wait)
+
+    async def _answer(self, sent: Mail, wait: float) -> Said:
+        with self._waits():
+            mail = await self._room.message(sent["id"], wait="answered", timeout=wait)
+        answer = mail["answer"]
+        if answer is not None:
+            shown = framed([answer], to=answer["to"]["nick"], most=MOST)
+            return Said(shown.text, shown.whole)
+        if mail["state"] == "dead":
+            return Said(said.status(mail))
+        return Said(f"{said.accepted(mail)} No answer yet; it will come as mail.")
+
+    async def _a2a_list_agents(self, **fields: Any) -> Said:
+        return Said(said.agents(await self._room.agents(**fields)))
+
+    async def _a2a_ask_human(
+        self, text: str, key: str = "", task: str = "", wait: float = LONGEST
+    ) -> Said:
+        if task:
+            return await self._ask_requester(task, text, wait)
+        owner = next((one["uid"] for one in await self._room.people() if one["owner"]), "")
+        return await self._answer(await self._room.send(owner, text, key=key), wait)
+
+    # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _ask_requester(self, task: str, text: str, wait: float) -> Said:
+        asked = await self._room.report_status(task, "input-required", text=text)
+        with self._waits():
+            view = await self._room.task(
+                asked["id"], wait="changed", after=asked["seq"], timeout=wait
+            )
+        if view.get("timed_out"):
+            return Said(f"No answer yet: a2a_get_task {view['id']} shows it when it is there.")
+        return Said(said.task(view))
+
+    async def _a2a_delegate_task(self, **fields: Any) -> Said:
+        if not (fields.get("to") or fields.get("skill")):
+            raise InvalidInput("to or skill has to say who is to do it")
+        made = await self._room.delegate(**fields)
+        return Said(f"Accepted: task {made['id']} for @{one_line(made['worker']['nick'], 64)}.")
+
+    async def _a2a_get_task(self, task: str, wait: float = 0.0) -> Said:
+        with self._waits():
+            view = await self._room.task(task, wait="settled" if wait else "", timeout=wait or None)
+        return Said(said.task(view))
+
+    async def _a2a_cancel_task(self, task: str, reason: str = "") -> Said:
+        view = await self._room.cancel_task(task, reason=reason)
+        return Said(said.task(view))
+
+    async def _a2a_report_task(
+        self, task: str, state: str, text: str = "", artifact: str = ""
+    ) -> Said:
+        if artifact:
+            view = await self._room.report_artifact(task, name=artifact, text=text)
+            text = ""
+            if state == "working":
+                return Said(f"Task {view['id']} has the result {one_line(artifact, 80)}.")
+        view = await self._room.report_status(task, state, text=text)
+        return Said(f"Task {view['id']}: {one_line(view['state'], 40)}.")

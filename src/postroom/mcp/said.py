@@ -1,0 +1,102 @@
+"""What the tools say of agents, messages and tasks, as a model reads it: short, and what others wrote behind bars. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from postroom.lines.words import address
+from postroom.protocol.frame import message, quoted
+from postroom.protocol.parts import whole_text
+from postroom.protocol.shapes import Artifact, Listed, Mail, Principal, Task
+from postroom_a2a.text import one_line
+
+PAGE = 6000
+"""Characters of one page of a long text."""
+
+PIECE = 2000
+"""Characters of a text of a task that are shown; its results have `PAGE`."""
+
+MOST_AGENTS = 50
+
+DESCRIPTION = 200
+"""Characters of what a card says of its agent."""
+
+
+def me(principal: Principal) -> str:
+    """Who the caller is."""
+    until = f", until {principal['expires_at']}" if principal["expires_at"] else ""
+    return (
+        f"You are @{principal['nick']} ({principal['kind']}) in the organisation {principal['org']}, "
+        f"uid {principal['uid']}. Your key allows: {', '.join(principal['scopes']) or 'nothing'}{until}."
+    )
+
+
+def agents(found: Sequence[Listed]) -> str:
+    """Who is there; what a card says stands behind a bar."""
+    lines = []
+    for each in found[:MOST_AGENTS]:
+        there = "online" if each["online"] else "away"
+        lines.append(f"{address(each)} ({one_line(each['kind'], 20)}, {there})")
+        if card := each["card"]:
+            skills = ", ".join(one_line(str(skill.get("id", "")), 60) for skill in card["skills"])
+            described = one_line(str(card.get("description", "")), DESCRIPTION)
+            said = " ".join(filter(None, (described, f"Skills: {skills}." if skills else "")))
+            lines += [quoted(said)] if said else []
+    if len(found) > MOST_AGENTS:
+        lines.append(f"{len(found) - MOST_AGENTS} more: narrow it by skill, text or kind.")
+    return "\n".join(lines) or "There is nobody."
+
+
+def accepted(mail: Mail) -> str:
+    """What became of a message that was sent just now."""
+    return f"Accepted: message {mail['id']} to {address(mail['to'])}."
+
+
+def status(mail: Mail) -> str:
+    """How far a message is."""
+    reason = f": {one_line(mail['reason'], 200)}" if mail["reason"] else ""
+    return (
+        f"Message {mail['id']} from {address(mail['from'])} to {address(mail['to'])}: "
+        f"{one_line(mail['state'], 20)}{reason}, since {mail['updated_at']}."
+    )
+
+
+def page_of(mail: Mail, page: int, owner: str = "") -> tuple[str, bool]:
+    """One page of a message, and whether it is the last one."""
+    text = whole_text(mail["text"], mail["parts"])
+    pages = max(1, -(-len(text) // PAGE))
+    page = min(page, pages)
+    piece = text[(page - 1) * PAGE : page * PAGE]
+    shown, _ = message({**mail, "text": piece, "parts": []}, owner=owner, most=8 * PAGE)
+    if page < pages:
+        shown += f"\nPage {page} of {pages}: a2a_read_message with page {page + 1} has the next one."
+    return shown, page == pages
+
+
+def task(view: Task) -> str:
+    """A task: its state, the request, what its agent said, its results."""
+    lines = [
+        f"Task {view['id']}: {one_line(view['state'], 40)}. "
+        f"From {address(view['requester'])} to {address(view['worker'])}, {view['created_at']}."
+    ]
+    if view["detail"]:
+        lines.append(quoted(_cut(one_line(view["detail"]), PIECE)))
+    lines += ["Request:", quoted(_cut(view["text"], PIECE), view.get("subject", ""))]
+    if view["status_text"]:
+        lines += [
+            f"{address(view['worker'])} says:",
+            quoted(_cut(view["status_text"], PIECE)),
+        ]
+    for each in view.get("artifacts", ()):
+        lines += [_named(each), quoted(_cut(whole_text(each["text"], each["parts"]), PAGE))]
+    if view.get("timed_out"):
+        lines.append("It has not come so far yet: ask again later.")
+    return "\n".join(lines)
+
+
+def _named(artifact: Artifact) -> str:
+    return f"Result {one_line(artifact['name'] or artifact['id'], 80)}:"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most} characters more)"
