@@ -17,7 +17,7 @@ from postroom.mcp import said
 from postroom.mcp.tools import LONGEST, TOOLS, checked
 from postroom.protocol.frame import framed
 from postroom.protocol.limits import MAX_PAGE
-from postroom.protocol.shapes import Mail
+from postroom.protocol.shapes import Mail, Task
 from postroom_a2a.text import one_line
 
 HOW = "tool"
@@ -79,12 +79,12 @@ class Calls:
     async def handed(self, ids: Sequence[str]) -> None:
         """The result with these messages has left for the caller."""
         if ids and self._confirms:
-            await self._room.acknowledge(ids, "delivered", how=HOW)
+            await self._room.acknowledge(ids, "delivered")
 
     async def _confirm(self) -> None:
         """What an earlier result held has been read by now."""
         found = await self._room.inbox(limit=MAX_PAGE)
-        read = [mail["id"] for mail in found if mail.get("how") == HOW and mail["state"] == "delivered"]
+        read = [mail["id"] for mail in found if mail["state"] == "delivered"]
         if read:
             await self._room.acknowledge(read, "seen")
 
@@ -118,9 +118,7 @@ class Calls:
     async def _a2a_reply(self, message: str, text: str, key: str = "") -> Said:
         asked = await self._room.message(message)
         to = asked["from"]["uid"]
-        sent = await self._room.send(
-            to, text, key=key, reply_to=asked["id"], expects_reply=False
-        )
+        sent = await self._room.send(to, text, key=key, reply_to=asked["id"], expects_reply=False)
         return Said(said.accepted(sent))
 
     async def _a2a_ask(self, to: str, text: str, key: str = "", wait: float = LONGEST) -> Said:
@@ -159,7 +157,10 @@ class Calls:
             )
         if view.get("timed_out"):
             return Said(f"No answer yet: a2a_get_task {view['id']} shows it when it is there.")
-        return Said(said.task(view))
+        return await self._shown(view)
+
+    async def _shown(self, view: Task) -> Said:
+        return Said(said.task(view, await self._room.task_messages(view["id"])))
 
     async def _a2a_delegate_task(self, **fields: Any) -> Said:
         if not (fields.get("to") or fields.get("skill")):
@@ -170,7 +171,7 @@ class Calls:
     async def _a2a_get_task(self, task: str, wait: float = 0.0) -> Said:
         with self._waits():
             view = await self._room.task(task, wait="settled" if wait else "", timeout=wait or None)
-        return Said(said.task(view))
+        return await self._shown(view)
 
     async def _a2a_cancel_task(self, task: str, reason: str = "") -> Said:
         view = await self._room.cancel_task(task, reason=reason)

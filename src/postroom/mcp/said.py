@@ -1,4 +1,4 @@
-"""What the tools say of agents, messages and tasks, as a model reads it: short, and what others wrote behind bars. Pure."""
+"""What the tools say of agents, messages and tasks: short, and what others wrote stands behind bars. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from postroom.lines.words import address
 from postroom.protocol.frame import message, quoted
 from postroom.protocol.parts import whole_text
-from postroom.protocol.shapes import Artifact, Listed, Mail, Principal, Task
+from postroom.protocol.shapes import Artifact, Listed, Mail, Principal, Task, TaskMessage
 from postroom_a2a.text import one_line
 
 PAGE = 6000
@@ -17,6 +17,7 @@ PIECE = 2000
 """Characters of a text of a task that are shown; its results have `PAGE`."""
 
 MOST_AGENTS = 50
+MOST_ANSWERS = 3
 
 DESCRIPTION = 200
 """Characters of what a card says of its agent."""
@@ -69,16 +70,20 @@ def page_of(mail: Mail, page: int, owner: str = "") -> tuple[str, bool]:
     piece = text[(page - 1) * PAGE : page * PAGE]
     shown, _ = message({**mail, "text": piece, "parts": []}, owner=owner, most=8 * PAGE)
     if page < pages:
-        shown += f"\nPage {page} of {pages}: a2a_read_message with page {page + 1} has the next one."
+        shown += (
+            f"\nPage {page} of {pages}: a2a_read_message with page {page + 1} has the next one."
+        )
     return shown, page == pages
 
 
-def task(view: Task) -> str:
-    """A task: its state, the request, what its agent said, its results."""
-    lines = [
-        f"Task {view['id']}: {one_line(view['state'], 40)}. "
-        f"From {address(view['requester'])} to {address(view['worker'])}, {view['created_at']}."
-    ]
+def task(view: Task, messages: Sequence[TaskMessage] = ()) -> str:
+    """A task: its state, the request, what its agent said and was answered, its results.
+
+    Args:
+        messages: those that belong to it, of which the newest answers are shown.
+    """
+    parties = f"From {address(view['requester'])} to {address(view['worker'])}"
+    lines = [f"Task {view['id']}: {one_line(view['state'], 40)}. {parties}, {view['created_at']}."]
     if view["detail"]:
         lines.append(quoted(_cut(one_line(view["detail"]), PIECE)))
     lines += ["Request:", quoted(_cut(view["text"], PIECE), view.get("subject", ""))]
@@ -87,6 +92,9 @@ def task(view: Task) -> str:
             f"{address(view['worker'])} says:",
             quoted(_cut(view["status_text"], PIECE)),
         ]
+    for said in [each for each in messages if each["kind"] == "answer"][-MOST_ANSWERS:]:
+        who = address(said["from"]) if said["from"] else "Its requester"
+        lines += [f"{who} answered:", quoted(_cut(whole_text(said["text"], said["parts"]), PIECE))]
     for each in view.get("artifacts", ()):
         lines += [_named(each), quoted(_cut(whole_text(each["text"], each["parts"]), PAGE))]
     if view.get("timed_out"):

@@ -15,7 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
-from mcp_types import (
+from mcp.types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
@@ -92,7 +92,9 @@ async def _list(
     return ListToolsResult(tools=tools)
 
 
-async def _call(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+async def _call(
+    context: ServerRequestContext[Any], params: CallToolRequestParams
+) -> CallToolResult:
     scope = _scope(context)
     calls: Calls = scope[CALLS]
     try:
@@ -115,7 +117,9 @@ def told(error: PostroomError) -> str:
     return printable(f"{error.message}.{remedy}")
 
 
-def _result(text: str, *, fault: bool = False, meta: dict[str, Any] | None = None) -> CallToolResult:
+def _result(
+    text: str, *, fault: bool = False, meta: dict[str, Any] | None = None
+) -> CallToolResult:
     return CallToolResult(
         content=[TextContent(type="text", text=printable(text))], is_error=fault, _meta=meta
     )

@@ -182,7 +182,11 @@ _TOOLS = (
         "a2a_list_agents",
         "List the agents and people that you can write to: address, kind, whether it is there, and what it can do.",
         "agents.list",
-        {"skill": "Only those with this skill.", "text": "Only those whose card has this.", "kind": ""},
+        {
+            "skill": "Only those with this skill.",
+            "text": "Only those whose card has this.",
+            "kind": "",
+        },
         among={"kind": ("human", "worker", "external", "service")},
         looks=True,
     ),
@@ -191,7 +195,12 @@ _TOOLS = (
         "Give a task to an agent, or to whichever agent has a skill. It is stored before this returns; a2a_get_task "
         "shows how it stands, and waits for its end.",
         "tasks.delegate",
-        {"to": _TO, "skill": "Instead of an agent: any that has this skill.", "text": "", "key": _KEY},
+        {
+            "to": _TO,
+            "skill": "Instead of an agent: any that has this skill.",
+            "text": "",
+            "key": _KEY,
+        },
         required=("text",),
     ),
     Tool(
@@ -201,6 +210,7 @@ _TOOLS = (
         "tasks.show",
         {"task": _TASK},
         own={"wait": Own("number", "Seconds to wait for its end or a question.", _SECONDS)},
+        also=("tasks.messages",),
         looks=True,
     ),
     Tool(
@@ -237,7 +247,14 @@ _TOOLS = (
         {"text": "The question.", "key": ""},
         required=("text",),
         own={"task": Own("string", "Id of the task that the question is about."), "wait": _WAIT},
-        also=("messages.show", "people.list", "reports.status", "tasks.show", "inbox.acknowledge"),
+        also=(
+            "messages.show",
+            "people.list",
+            "reports.status",
+            "tasks.show",
+            "tasks.messages",
+            "inbox.acknowledge",
+        ),
     ),
 )
 
