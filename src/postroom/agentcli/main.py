@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from postroom.agentcli import calls, files, tasks
+from postroom.agentcli import calls, files, mcp, tasks
 from postroom.agentcli.commands import add_command, perform, record_of
 from postroom.errors import PostroomError, exit_code
 from postroom.protocol.verbs import (
@@ -111,6 +111,8 @@ def _parser() -> argparse.ArgumentParser:
         command = add_command(commands, action)
         command.add_argument("--json", action="store_true", help="JSON, one value a line")
         command.set_defaults(run=_list)
+    relay = commands.add_parser("mcp", help="the tools of MCP, for a client that starts this")
+    relay.set_defaults(run=lambda _options: mcp.run())
     for part in (tasks, calls, files):
         part.add_commands(commands)
     return parser

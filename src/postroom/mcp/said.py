@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from postroom.lines.words import address
+from postroom.errors import PostroomError
 from postroom.protocol.frame import message, quoted
 from postroom.protocol.parts import whole_text
-from postroom.protocol.shapes import Artifact, Listed, Mail, Principal, Task, TaskMessage
-from postroom_a2a.text import one_line
+from postroom.protocol.shapes import Artifact, Listed, Mail, Party, Principal, Task, TaskMessage
+from postroom_a2a.text import one_line, printable
 
 PAGE = 6000
 """Characters of one page of a long text."""
@@ -37,7 +37,7 @@ def agents(found: Sequence[Listed]) -> str:
     lines = []
     for each in found[:MOST_AGENTS]:
         there = "online" if each["online"] else "away"
-        lines.append(f"{address(each)} ({one_line(each['kind'], 20)}, {there})")
+        lines.append(f"{who(each)} ({one_line(each['kind'], 20)}, {there})")
         if card := each["card"]:
             skills = ", ".join(one_line(str(skill.get("id", "")), 60) for skill in card["skills"])
             described = one_line(str(card.get("description", "")), DESCRIPTION)
@@ -50,14 +50,14 @@ def agents(found: Sequence[Listed]) -> str:
 
 def accepted(mail: Mail) -> str:
     """What became of a message that was sent just now."""
-    return f"Accepted: message {mail['id']} to {address(mail['to'])}."
+    return f"Accepted: message {mail['id']} to {who(mail['to'])}."
 
 
 def status(mail: Mail) -> str:
     """How far a message is."""
     reason = f": {one_line(mail['reason'], 200)}" if mail["reason"] else ""
     return (
-        f"Message {mail['id']} from {address(mail['from'])} to {address(mail['to'])}: "
+        f"Message {mail['id']} from {who(mail['from'])} to {who(mail['to'])}: "
         f"{one_line(mail['state'], 20)}{reason}, since {mail['updated_at']}."
     )
 
@@ -82,24 +82,38 @@ def task(view: Task, messages: Sequence[TaskMessage] = ()) -> str:
     Args:
         messages: those that belong to it, of which the newest answers are shown.
     """
-    parties = f"From {address(view['requester'])} to {address(view['worker'])}"
+    parties = f"From {who(view['requester'])} to {who(view['worker'])}"
     lines = [f"Task {view['id']}: {one_line(view['state'], 40)}. {parties}, {view['created_at']}."]
     if view["detail"]:
         lines.append(quoted(_cut(one_line(view["detail"]), PIECE)))
     lines += ["Request:", quoted(_cut(view["text"], PIECE), view.get("subject", ""))]
     if view["status_text"]:
         lines += [
-            f"{address(view['worker'])} says:",
+            f"{who(view['worker'])} says:",
             quoted(_cut(view["status_text"], PIECE)),
         ]
     for said in [each for each in messages if each["kind"] == "answer"][-MOST_ANSWERS:]:
-        who = address(said["from"]) if said["from"] else "Its requester"
-        lines += [f"{who} answered:", quoted(_cut(whole_text(said["text"], said["parts"]), PIECE))]
+        author = who(said["from"]) if said["from"] else "Its requester"
+        lines += [
+            f"{author} answered:",
+            quoted(_cut(whole_text(said["text"], said["parts"]), PIECE)),
+        ]
     for each in view.get("artifacts", ()):
         lines += [_named(each), quoted(_cut(whole_text(each["text"], each["parts"]), PAGE))]
     if view.get("timed_out"):
         lines.append("It has not come so far yet: ask again later.")
     return "\n".join(lines)
+
+
+def fault(error: PostroomError) -> str:
+    """An error: what is wrong, and what helps."""
+    remedy = f" {error.remedy[0].upper()}{error.remedy[1:]}." if error.remedy else ""
+    return printable(f"{error.message}.{remedy}")
+
+
+def who(party: Party) -> str:
+    """`@nick`, or the uid of who has none."""
+    return one_line(f"@{party['nick']}" if party["nick"] else party["uid"], 80)
 
 
 def _named(artifact: Artifact) -> str:

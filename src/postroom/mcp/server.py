@@ -29,6 +29,7 @@ from mcp.types import (
 from postroom import __version__
 from postroom.errors import PostroomError
 from postroom.mcp.calls import Calls, Unknown
+from postroom.mcp.said import fault
 from postroom.mcp.tools import INSTRUCTIONS, offered
 from postroom.observe import get_logger
 from postroom_a2a.text import one_line, printable
@@ -102,26 +103,20 @@ async def _call(
     except Unknown as error:
         raise MCPError(INVALID_PARAMS, error.message) from error
     except PostroomError as error:
-        return _result(told(error), fault=True)
+        return _result(fault(error), failed=True)
     except Exception:
         log.exception("the tool %s failed", one_line(params.name, 60))
-        return _result("an internal error; the control plane's log has it", fault=True)
+        return _result("an internal error; the control plane's log has it", failed=True)
     scope[HANDED] = said.handed
     meta = {MESSAGES: list(said.handed)} if said.handed else None
     return _result(said.text, meta=meta)
 
 
-def told(error: PostroomError) -> str:
-    """An error as a model reads it: what is wrong, and what helps."""
-    remedy = f" {error.remedy[0].upper()}{error.remedy[1:]}." if error.remedy else ""
-    return printable(f"{error.message}.{remedy}")
-
-
 def _result(
-    text: str, *, fault: bool = False, meta: dict[str, Any] | None = None
+    text: str, *, failed: bool = False, meta: dict[str, Any] | None = None
 ) -> CallToolResult:
     return CallToolResult(
-        content=[TextContent(type="text", text=printable(text))], is_error=fault, _meta=meta
+        content=[TextContent(type="text", text=printable(text))], is_error=failed, _meta=meta
     )
 
 

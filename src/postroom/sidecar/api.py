@@ -37,6 +37,9 @@ from postroom.sidecar.workstation import Workstation
 from postroom_a2a import strict_json
 from postroom_a2a.bounds import ConcurrencyLimit
 
+MCP = "/mcp"
+"""Path of the tools (`sidecar.tools`)."""
+
 AT_ONCE = 8
 """Commands and file operations at a time; each may hold some MiB."""
 
@@ -78,6 +81,8 @@ class LocalApi:
         found = find_route(request.method, request.target)
         if found is not None:
             return await self._perform(found[0].read(_record(request, *found)), request)
+        if (request.method, request.target) == ("POST", MCP):
+            return await self._call_tool(request)
         if self._a2a is not None:
             return await self._a2a.handle(request)
         raise NotFound(f"there is no {request.method} {request.path[:100]}")
@@ -96,6 +101,11 @@ class LocalApi:
                     return await self._work.perform(action, request.content)
         return 200, await self._actions.perform(action)
 
+    async def _call_tool(self, request: HttpRequest) -> Answer:
+        from postroom.sidecar.tools import answer  # most agents have no such client
+
+        return await answer(_body(request), self._actions, self._me)
+
     def _blob_relay(self) -> BlobRelay:
         if self._blobs is None:
             raise NotRunning("this worker has no control plane that could store blobs")
@@ -106,19 +116,24 @@ def _record(request: HttpRequest, action: type[Action], fields: dict[str, str]) 
     """The fields of the request: from its path, and its query or its body."""
     if request.method != "POST":
         return read_query(action, request.query) | fields
+    record = _body(request)
+    if not isinstance(record, dict):
+        raise InvalidInput("the request's body is not a JSON object")
+    return record | fields
+
+
+def _body(request: HttpRequest) -> Any:
+    """The JSON value of a body, bounded."""
     if not request.is_json:
         raise InvalidInput(
             "the request's Content-Type is not JSON", remedy="Content-Type: application/json"
         )
     try:
-        record = strict_json.bounded(request.body, MAX_DEPTH, MAX_VALUES)
+        return strict_json.bounded(request.body, MAX_DEPTH, MAX_VALUES)
     except strict_json.TooMuch as error:
         raise MessageTooLarge(f"the request's body has {error}", remedy=AS_FILE) from error
     except ValueError as error:
         raise InvalidInput("the request's body is not valid JSON") from error
-    if not isinstance(record, dict):
-        raise InvalidInput("the request's body is not a JSON object")
-    return record | fields
 
 
 class WorkActions:
