@@ -322,6 +322,11 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "session-ends-unheard": "A session that ends, or was not heard for 7 days, has no key left, and what waited for it is a dead letter.",
         "session-mail-told": "One stream brings the mail of all sessions of a person, and what becomes of it; a receipt says how it was delivered, and a sender is told at once where a session does not get it by itself.",
     },
+    ("Sessions", "docs/mcp.md#what-holds"): {
+        "mcp-same-operation": "A tool of MCP is done by the operations of the API, as its caller and nobody else, with the same rights, limits and records; a revoked key ends it, and what others wrote does not leave its bars.",
+        "mcp-tools-short": "Clients of MCP of both generations get the tools that the table of operations makes, which take at most 2,500 tokens of a model, and in a worker the same tools are its verbs; nothing of it is loaded before it is called.",
+        "mcp-key-by-code": "No key is in an argument or a result of a tool: who asks for one gets a code that counts once, for five minutes and for the agent's owner alone.",
+    },
     ("Installation", "docs/binding.md#installation"): {
         "release-versions-agree": "A release builds Postroom and the library, only if tag, projects and changelog state one version; the library alone has every public name, declares what it imports, and passes its tests without Postroom.",
     },

@@ -127,6 +127,7 @@ OTHER = {
         "public",
     ),
     *("url", "credential", "deadline", "stat", "autonomous", "undo", "rebase", "resolve", "task"),
+    "code",
     *("client", "version", "how", "autonomy", "branches", "large", "whole", "accept", "tree"),
 }
 """Fields of bodies that name neither."""

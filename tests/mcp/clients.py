@@ -48,6 +48,14 @@ class Session:
         return content.text, result.is_error
 
 
+def as_bearer(room: TaskRoom, key: str) -> httpx2.AsyncClient:
+    """A client of the API with that key."""
+    headers = {"Authorization": f"Bearer {key}"}
+    return httpx2.AsyncClient(
+        base_url=room.api.base_url, headers=headers, timeout=2 * SECONDS, verify=False
+    )
+
+
 @asynccontextmanager
 async def session(
     room: TaskRoom, nick: str, mode: str = GENERATIONS[1], query: str = "", **headers: str
@@ -74,11 +82,5 @@ async def session(
         url = f"http://{room.site.host}/mcp{query}"
         transport = streamable_http_client(url, http_client=http)
         client = await stack.enter_async_context(Client(transport, mode=mode))
-        api = httpx2.AsyncClient(
-            base_url=room.api.base_url,
-            headers={"Authorization": f"Bearer {key}"},
-            timeout=2 * SECONDS,
-            verify=False,
-        )
-        await stack.enter_async_context(api)
+        api = await stack.enter_async_context(as_bearer(room, key))
         yield Session(made["uid"], nick, key, made["key"]["id"], client, api, heard)

@@ -104,6 +104,8 @@ WORDS: dict[str, Words | tuple[Words, ...]] = {
     "keys.list": Words("api_keys", gives="keys"),
     "keys.create": Words("create_key"),
     "keys.rotate": Words("rotate_key"),
+    "claims.offer": Words("offer_key"),
+    "claims.claim": Words("claim_key", "code"),
     "keys.revoke": Words("revoke_key", again=True),
     "people.list": Words("people", gives="people"),
     "people.add": Words("add_person", "nick", checked="nick"),

@@ -15,6 +15,7 @@ from postroom.control.ops import (
     audit,
     backup,
     blobs,
+    claims,
     credentials,
     deadletters,
     events,
@@ -45,7 +46,19 @@ from postroom.control.router import Router
 from postroom.control.statefile import Announcement
 
 _NOUNS = (
-    *(blobs, workers, workspaces, agents, announcements, approvals, keys, people, tasks, pushes),
+    *(
+        blobs,
+        workers,
+        workspaces,
+        agents,
+        announcements,
+        approvals,
+        keys,
+        claims,
+        people,
+        tasks,
+        pushes,
+    ),
     *(sessions,),
     *(reports, messages, inbox, feeds, events, terminals, deadletters, alerts, credentials, audit),
     *(trust, retention, room, orgs, openings, backup, metrics, mcp),

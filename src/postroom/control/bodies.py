@@ -393,6 +393,18 @@ class NickBody(Body):
     nick: Name
 
 
+class CodeBody(Body):
+    """`POST /v1/keys/codes`; `nick` is that of a new agent."""
+
+    nick: Name = ""
+
+
+class ClaimBody(Body):
+    """`POST /v1/keys/claim`."""
+
+    code: Annotated[SecretStr, Field(min_length=1, max_length=64)]
+
+
 class PersonBody(Body):
     """`POST /v1/people`: the scopes and the end are those of their first key, `pin` is as in a KeyBody."""
 

@@ -40,6 +40,7 @@ from postroom.control.statefile import Announcement
 from postroom.control.task_spans import TaskSpans
 from postroom.control.terminals import Terminals
 from postroom.directory.cards import Card
+from postroom.directory.claims import Claims
 from postroom.directory.iam import LocalIAM
 from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
@@ -241,6 +242,7 @@ async def _open_parts(
         search=search,
         outside=outside,
         sessions=sessions,
+        claims=Claims(),
         remotes=remotes,
         remote_work=remote,
         tasks=tasks,

@@ -10,6 +10,7 @@ from postroom.control.base import Base
 from postroom.control.principals import Gate
 from postroom.control.rotation import Rotation
 from postroom.control.terminals import Terminals
+from postroom.directory.claims import Claims
 from postroom.directory.iam import LocalIAM
 from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
@@ -40,6 +41,7 @@ class Parts(Base):
     search: AgentSearch
     outside: OutsideAgents
     sessions: Sessions
+    claims: Claims
     remotes: RemoteAgents
     remote_work: RemoteWork
     tasks: OrgTaskService

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, cast
 
 from postroom.client.methods import AsyncMethods
 from postroom.errors import InvalidInput, NotFound
@@ -32,6 +32,22 @@ Waits = Callable[[], AbstractContextManager[None]]
 """While it is open, the call ends with its caller."""
 
 
+class Transport(Protocol):
+    """Asks operations in the name of one caller, as `client.transport.AsyncTransport` does."""
+
+    async def call(
+        self, method: str, path: str, *, json: object = None, params: Any = None, **how: Any
+    ) -> Any:
+        """The JSON of the answer. Raises PostroomError."""
+
+
+class Room(AsyncMethods):
+    """The operations, asked over a transport."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = cast("Any", transport)
+
+
 class Said(NamedTuple):
     """The result of a tool.
 
@@ -52,11 +68,13 @@ class Calls:
 
     Args:
         room: asks the operations in the caller's name.
+        owner: uid of the person whom the caller belongs to; "" for whom the post room does.
         confirms: whether results of tools are receipts; False for a caller that gives them itself.
     """
 
-    def __init__(self, room: AsyncMethods, waits: Waits, *, confirms: bool = True) -> None:
+    def __init__(self, room: Room, waits: Waits, *, owner: str = "", confirms: bool = True) -> None:
         self._room = room
+        self._owner = owner
         self._waits = waits
         self._confirms = confirms
 
@@ -99,7 +117,7 @@ class Calls:
             return Said("No unread messages." if not after else "No further unread messages.")
         me = found[0]["to"]["nick"]
         again = [mail["id"] for mail in found if mail["state"] == "delivered"]
-        shown = framed(found, to=me, again=again, most=MOST)
+        shown = framed(found, to=me, owner=self._owner, again=again, most=MOST)
         last = found[len(shown.whole) + len(shown.cut) - 1]["seq"]
         text = shown.text
         if shown.left or len(found) == INBOX_PAGE:
@@ -108,7 +126,7 @@ class Calls:
 
     async def _a2a_read_message(self, message: str, page: int = 1) -> Said:
         mail = await self._room.message(message)
-        text, last = said.page_of(mail, page)
+        text, last = said.page_of(mail, page, self._owner)
         mine = mail["to"]["uid"] == (await self._room.me())["uid"]
         return Said(text, (mail["id"],) if last and mine else ())
 
@@ -130,11 +148,30 @@ class Calls:
             mail = await self._room.message(sent["id"], wait="answered", timeout=wait)
         answer = mail["answer"]
         if answer is not None:
-            shown = framed([answer], to=answer["to"]["nick"], most=MOST)
+            shown = framed([answer], to=answer["to"]["nick"], owner=self._owner, most=MOST)
             return Said(shown.text, shown.whole)
         if mail["state"] == "dead":
             return Said(said.status(mail))
         return Said(f"{said.accepted(mail)} No answer yet; it will come as mail.")
+
+    async def _a2a_message_status(self, message: str) -> Said:
+        return Said(said.status(await self._room.message(message)))
+
+    # ── agents ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _a2a_get_agent_capabilities(self, agent: str) -> Said:
+        return Said(said.capabilities(await self._room.agent(agent)))
+
+    async def _a2a_set_capabilities(self, **card: Any) -> Said:
+        me = await self._room.me()
+        await self._room.set_card(me["uid"], card)
+        return Said(said.capabilities(await self._room.agent(me["uid"])))
+
+    async def _a2a_register(self, nick: str) -> Said:
+        return Said(said.code(await self._room.offer_key(nick=nick), f"the new agent @{nick}"))
+
+    async def _a2a_rotate_api_key(self) -> Said:
+        return Said(said.code(await self._room.offer_key(), "your new key"))
 
     async def _a2a_list_agents(self, **fields: Any) -> Said:
         return Said(said.agents(await self._room.agents(**fields)))
@@ -144,8 +181,9 @@ class Calls:
     ) -> Said:
         if task:
             return await self._ask_requester(task, text, wait)
-        owner = next((one["uid"] for one in await self._room.people() if one["owner"]), "")
-        return await self._answer(await self._room.send(owner, text, key=key), wait)
+        people = [] if self._owner else await self._room.people()
+        to = self._owner or next(one["uid"] for one in people if one["owner"])
+        return await self._answer(await self._room.send(to, text, key=key), wait)
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────
 

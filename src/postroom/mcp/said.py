@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from postroom.errors import PostroomError
 from postroom.protocol.frame import message, quoted
 from postroom.protocol.parts import whole_text
-from postroom.protocol.shapes import Artifact, Listed, Mail, Party, Principal, Task, TaskMessage
+from postroom.protocol.shapes import (
+    Artifact,
+    KeyCode,
+    Listed,
+    Mail,
+    Party,
+    Principal,
+    Task,
+    TaskMessage,
+)
 from postroom_a2a.text import one_line, printable
 
 PAGE = 6000
@@ -18,6 +27,7 @@ PIECE = 2000
 
 MOST_AGENTS = 50
 MOST_ANSWERS = 3
+MOST_SKILLS = 50
 
 DESCRIPTION = 200
 """Characters of what a card says of its agent."""
@@ -46,6 +56,29 @@ def agents(found: Sequence[Listed]) -> str:
     if len(found) > MOST_AGENTS:
         lines.append(f"{len(found) - MOST_AGENTS} more: narrow it by skill, text or kind.")
     return "\n".join(lines) or "There is nobody."
+
+
+def capabilities(agent: Listed) -> str:
+    """An agent with its skills; what its card says stands behind bars."""
+    lines = [agents([agent]).partition("\n")[0]]
+    card = agent["card"]
+    if card is None:
+        return f"{lines[0]}: it has no Agent Card."
+    lines.append(quoted(_cut(str(card.get("description", "")), PIECE)))
+    for skill in card["skills"][:MOST_SKILLS]:
+        words = f"{skill.get('id', '')} ({skill.get('name', '')}): {skill.get('description', '')}"
+        lines.append(quoted(one_line(words, DESCRIPTION)))
+    if (more := len(card["skills"]) - MOST_SKILLS) > 0:
+        lines.append(f"{more} more skills.")
+    return "\n".join(lines)
+
+
+def code(made: KeyCode, what: str) -> str:
+    """What the owner does with a code."""
+    return (
+        f"Code {made['code']} is for {one_line(what, 90)}, until {made['expires_at']}. It opens nothing by itself: "
+        f"your owner runs `postroom connect --claim {made['code']}`, once."
+    )
 
 
 def accepted(mail: Mail) -> str:

@@ -28,7 +28,7 @@ from mcp.types import (
 
 from postroom import __version__
 from postroom.errors import PostroomError
-from postroom.mcp.calls import Calls, Unknown
+from postroom.mcp.calls import Calls, Room, Transport, Unknown, Waits
 from postroom.mcp.said import fault
 from postroom.mcp.tools import INSTRUCTIONS, offered
 from postroom.observe import get_logger
@@ -69,6 +69,10 @@ class McpServer:
             get_tool_input_schema=lambda _name: None,  # none of its arguments stands in a header
         )
         self._server.middleware.clear()  # spans are those of the request
+
+    def calls(self, transport: Transport, waits: Waits, **how: Any) -> Calls:
+        """The tools for the caller in whose name `transport` asks; the arguments are those of `Calls`."""
+        return Calls(Room(transport), waits, **how)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI 3); `scope` has `CALLS`."""

@@ -258,7 +258,57 @@ _TOOLS = (
     ),
 )
 
-TOOLS: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in _TOOLS})
+_FURTHER = (
+    Tool(
+        "a2a_register",
+        "Ask for a further agent with an address of its own. You get a code for your owner, who claims the key with "
+        "it on their machine; the code opens nothing by itself.",
+        "claims.offer",
+        {"nick": "Its nick."},
+        required=("nick",),
+        usual=False,
+    ),
+    Tool(
+        "a2a_get_agent_capabilities",
+        "Show what an agent can do: description and skills of its Agent Card, as the agent says.",
+        "agents.show",
+        {"ref": _TO},
+        {"agent": "ref"},
+        looks=True,
+        usual=False,
+    ),
+    Tool(
+        "a2a_set_capabilities",
+        "Say what you can do, so that others find you: it replaces the description and the skills of your card.",
+        "agents.set_card",
+        own={
+            "description": Own("string", "What you do, in a sentence."),
+            "skills": Own(
+                "array", "Each with id, name, description and tags.", {"items": {"type": "object"}}
+            ),
+        },
+        also=("people.me",),
+        usual=False,
+    ),
+    Tool(
+        "a2a_message_status",
+        "Show how far a message of yours is: accepted (stored), delivered, seen, answered, or dead with the reason.",
+        "messages.show",
+        {"message_id": _MESSAGE},
+        {"message": "message_id"},
+        looks=True,
+        usual=False,
+    ),
+    Tool(
+        "a2a_rotate_api_key",
+        "Ask for another key in place of yours. You get a code for your owner, who claims the key with it; the code "
+        "opens nothing by itself, and your key counts until then.",
+        "claims.offer",
+        usual=False,
+    ),
+)
+
+TOOLS: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in (*_TOOLS, *_FURTHER)})
 """All of them, by name."""
 
 

@@ -978,6 +978,13 @@ class NewPerson(Person):
     key: NewKey
 
 
+class KeyCode(TypedDict):
+    """A code with which the owner of an agent claims a key for it; it opens nothing itself."""
+
+    code: str
+    expires_at: Time
+
+
 class NewSession(Session):
     """A session that was registered, with the key that is its only one; `resumed`: it was known before."""
 

@@ -6,25 +6,25 @@ import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.client.methods import AsyncMethods
 from postroom.control.http_protocol import ABANDONED, GONE
 from postroom.control.in_flight import ONLY_READS
 from postroom.control.ops.table import ANY_KEY, Operations
 from postroom.control.org_router import Receive, Scope, Send
 from postroom.control.parts import Parts
 from postroom.control.within import Within
-from postroom.mcp.calls import Calls
+from postroom.protocol.principal import Principal
 from postroom_a2a import strict_json
 
 if TYPE_CHECKING:
+    from postroom.mcp.calls import Calls
     from postroom.mcp.server import McpServer
 
-OWN_RECEIPTS = "postroom-receipts"
+OWN_RECEIPTS = b"postroom-receipts"
 """Header: with the value `caller` its sender says itself what it has read."""
 
 
@@ -32,13 +32,23 @@ operations = Operations()
 
 
 @operations.post("/mcp", ANY_KEY, hidden=True)
-async def call(parts: Parts, body: dict[str, Any], request: Request) -> Response:
+async def call(parts: Parts, body: dict[str, Any], request: Request, me: Principal) -> Response:
     """Answer a call of the Model Context Protocol.
 
     What a tool does is done by the operations that it names, each asked as its caller would.
     """
     server = await asyncio.to_thread(_server)  # its imports take half a second the first time
-    return _Served(server, parts, strict_json.dumps(body), request.scope)
+    session = parts.sessions.of(me.uid)
+    if session is not None:
+        await parts.sessions.note(session)
+    scope = request.scope
+    calls = server.calls(
+        Within(parts.installation.router, scope),
+        lambda: _ends_with_caller(scope),
+        owner=session.owner if session is not None else "",
+        confirms=(OWN_RECEIPTS, b"caller") not in scope["headers"],
+    )
+    return _Served(server, calls, strict_json.dumps(body))
 
 
 @cache
@@ -48,23 +58,14 @@ def _server() -> McpServer:
     return McpServer()
 
 
-class _Room(AsyncMethods):
-    """The operations, asked from within a request."""
-
-    def __init__(self, within: Within) -> None:
-        self.transport = cast("Any", within)
-
-
 class _Served(Response):
     """The answer of the server; when it has left, what it holds is handed over."""
 
-    def __init__(self, server: McpServer, parts: Parts, body: bytes, scope: Scope) -> None:
+    def __init__(self, server: McpServer, calls: Calls, body: bytes) -> None:
         super().__init__()
         self._server = server
+        self._calls = calls
         self._said = body
-        confirms = (OWN_RECEIPTS.encode(), b"caller") not in scope["headers"]
-        room = _Room(Within(parts.installation.router, scope))
-        self._calls = Calls(room, lambda: _ends_with_caller(scope), confirms=confirms)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         from postroom.mcp.server import CALLS, HANDED
