@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -84,3 +85,11 @@ async def session(
         client = await stack.enter_async_context(Client(transport, mode=mode))
         api = await stack.enter_async_context(as_bearer(room, key))
         yield Session(made["uid"], nick, key, made["key"]["id"], client, api, heard)
+
+
+async def ended(room: TaskRoom, session: Session) -> None:
+    """Wait until no request of a session runs."""
+    running = room.parts.installation.in_flight._of_key
+    async with asyncio.timeout(SECONDS):
+        while running.get(session.key_id):  # noqa: ASYNC110 (nothing tells of its end)
+            await asyncio.sleep(0.01)

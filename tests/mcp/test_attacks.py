@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.control.taskroom import KEY, TaskRoom, door_of, task_room
-from tests.mcp.clients import GENERATIONS, as_bearer, session
+from tests.mcp.clients import GENERATIONS, as_bearer, ended, session
 
 pytestmark = pytest.mark.anyio
 HEADERS = {"accept": "application/json, text/event-stream"}
@@ -125,9 +125,7 @@ async def test_a_caller_that_goes_leaves_no_call_behind(room: TaskRoom):
         assert flight._of_key[app.key_id]
         waiting.cancel()
         await asyncio.wait([waiting])
-        async with asyncio.timeout(5):
-            while flight._of_key.get(app.key_id):  # noqa: ASYNC110 (nothing tells of its end)
-                await asyncio.sleep(0.01)
+        await ended(room, app)
 
 
 async def test_requests_of_a_key_are_counted_once_for_each_call(room: TaskRoom):

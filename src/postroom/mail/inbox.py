@@ -21,6 +21,7 @@ from postroom.mail.views import Mail
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_agent, of_message
 from postroom.protocol import subjects
 from postroom.protocol.handover import as_reason
+from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.receipts import Receipt, State, reached
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
@@ -133,6 +134,12 @@ class Inboxes:
         for _, row in found:
             self._given[row.recipient] = max(self._given.get(row.recipient, 0), row.seq)
         return given
+
+    async def handed(self, reader: str, how: str) -> list[str]:
+        """Ids of the messages that were delivered to `reader` in that way, and that it has not seen."""
+        return await self._database.point(
+            lambda store: store.messages.delivered(reader, as_reason(how), MAX_PAGE)
+        )
 
     async def acknowledge(
         self, reader: str, ids: Iterable[str], state: State, how: str = ""

@@ -14,19 +14,18 @@ from typing import Any, NamedTuple, Protocol, cast
 from postroom.client.methods import AsyncMethods
 from postroom.errors import InvalidInput, NotFound
 from postroom.mcp import said
-from postroom.mcp.tools import LONGEST, TOOLS, checked
+from postroom.mcp.tools import HOW, LONGEST, TOOLS, checked
 from postroom.protocol.frame import framed
-from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.shapes import Mail, Task
 from postroom_a2a.text import one_line
-
-HOW = "tool"
-"""How mail was delivered that a result of a tool held."""
 
 INBOX_PAGE = 50
 
 MOST = 7000
 """Characters of one look at the inbox."""
+
+Handed = Callable[[], Awaitable[Sequence[str]]]
+"""Gives ids of messages."""
 
 Waits = Callable[[], AbstractContextManager[None]]
 """While it is open, the call ends with its caller."""
@@ -69,14 +68,16 @@ class Calls:
     Args:
         room: asks the operations in the caller's name.
         owner: uid of the person whom the caller belongs to; "" for whom the post room does.
-        confirms: whether results of tools are receipts; False for a caller that gives them itself.
+        handed: tells what results have held that the caller has not seen; None for a caller that gives receipts itself.
     """
 
-    def __init__(self, room: Room, waits: Waits, *, owner: str = "", confirms: bool = True) -> None:
+    def __init__(
+        self, room: Room, waits: Waits, handed: Handed | None = None, *, owner: str = ""
+    ) -> None:
         self._room = room
-        self._owner = owner
         self._waits = waits
-        self._confirms = confirms
+        self._handed = handed
+        self._owner = owner
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Said:
         """Do what the tool `name` does.
@@ -89,22 +90,15 @@ class Calls:
         if tool is None:
             raise Unknown(f"there is no tool {one_line(name, 60)!r}")
         values = checked(tool, arguments)
-        if self._confirms:
-            await self._confirm()
+        if self._handed is not None and (read := await self._handed()):
+            await self._room.acknowledge(read, "seen")
         does: Callable[..., Awaitable[Said]] = getattr(self, f"_{name}")
         return await does(**values)
 
     async def handed(self, ids: Sequence[str]) -> None:
         """The result with these messages has left for the caller."""
-        if ids and self._confirms:
-            await self._room.acknowledge(ids, "delivered")
-
-    async def _confirm(self) -> None:
-        """What an earlier result held has been read by now."""
-        found = await self._room.inbox(limit=MAX_PAGE)
-        read = [mail["id"] for mail in found if mail["state"] == "delivered"]
-        if read:
-            await self._room.acknowledge(read, "seen")
+        if ids and self._handed is not None:
+            await self._room.acknowledge(ids, "delivered", how=HOW)
 
     # ── messages ────────────────────────────────────────────────────────────────────────────────────────
 

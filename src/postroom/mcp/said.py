@@ -83,12 +83,14 @@ def code(made: KeyCode, what: str) -> str:
 
 def accepted(mail: Mail) -> str:
     """What became of a message that was sent just now."""
-    return f"Accepted: message {mail['id']} to {who(mail['to'])}."
+    note = f" {one_line(mail['note'], 300)}" if mail.get("note") else ""
+    return f"Accepted: message {mail['id']} to {who(mail['to'])}.{note}"
 
 
 def status(mail: Mail) -> str:
     """How far a message is."""
-    reason = f": {one_line(mail['reason'], 200)}" if mail["reason"] else ""
+    how = mail.get("how") or mail["reason"]
+    reason = f" ({one_line(how, 200)})" if how else ""
     return (
         f"Message {mail['id']} from {who(mail['from'])} to {who(mail['to'])}: "
         f"{one_line(mail['state'], 20)}{reason}, since {mail['updated_at']}."

@@ -28,7 +28,7 @@ from mcp.types import (
 
 from postroom import __version__
 from postroom.errors import PostroomError
-from postroom.mcp.calls import Calls, Room, Transport, Unknown, Waits
+from postroom.mcp.calls import Calls, Handed, Room, Transport, Unknown, Waits
 from postroom.mcp.said import fault
 from postroom.mcp.tools import INSTRUCTIONS, offered
 from postroom.observe import get_logger
@@ -70,9 +70,11 @@ class McpServer:
         )
         self._server.middleware.clear()  # spans are those of the request
 
-    def calls(self, transport: Transport, waits: Waits, **how: Any) -> Calls:
+    def calls(
+        self, transport: Transport, waits: Waits, handed: Handed | None, *, owner: str
+    ) -> Calls:
         """The tools for the caller in whose name `transport` asks; the arguments are those of `Calls`."""
-        return Calls(Room(transport), waits, **how)
+        return Calls(Room(transport), waits, handed, owner=owner)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI 3); `scope` has `CALLS`."""

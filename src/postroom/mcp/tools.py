@@ -20,6 +20,9 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 LONGEST = 50.0
 """Seconds that a tool may wait: clients give up a call after 60."""
 
+HOW = "tool"
+"""How mail was delivered that a result of a tool held."""
+
 ALL, USUAL = "all", "usual"
 """Which tools a caller asks for."""
 

@@ -97,6 +97,17 @@ _INBOX = prepared(_TO.order_by(messages.c.seq.desc()).limit(bindparam("most")))
 _INBOX_UNREAD = prepared(
     _TO.where(_UNREAD).order_by(messages.c.seq.desc()).limit(bindparam("most"))
 )
+_DELIVERED = prepared(
+    select(messages.c.id)
+    .where(
+        messages.c.recipient == bindparam("to"),
+        messages.c.final.is_(False),
+        messages.c.state == State.DELIVERED.value,
+        messages.c.reason == bindparam("reason"),
+    )
+    .order_by(messages.c.seq)
+    .limit(bindparam("most"))
+)
 _PAIR = (
     select(*COLUMNS)
     .where(messages.c.sender == bindparam("sender"), messages.c.recipient == bindparam("recipient"))
@@ -221,6 +232,11 @@ class MessageStore:
         """
         statement = _INBOX_UNREAD if unread else _INBOX
         return self._session.all(MessageRow, statement, to=recipient, most=page(limit))[::-1]
+
+    def delivered(self, recipient: str, reason: str, limit: int) -> list[str]:
+        """Ids of the first messages that `recipient` has not seen, and whose receipt of `delivered` has that reason."""
+        found = self._session.rows(_DELIVERED, to=recipient, reason=reason, most=page(limit))
+        return [id_ for (id_,) in found]
 
     def unread_counts(self, recipients: Iterable[str]) -> dict[str, int]:
         """The number of messages that each of `recipients` has not seen and still could."""

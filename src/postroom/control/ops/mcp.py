@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, MutableMapping
+from contextlib import AsyncExitStack, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,6 +18,9 @@ from postroom.control.ops.table import ANY_KEY, Operations
 from postroom.control.org_router import Receive, Scope, Send
 from postroom.control.parts import Parts
 from postroom.control.within import Within
+from postroom.errors import PostroomError
+from postroom.mcp.tools import HOW
+from postroom.observe import get_logger
 from postroom.protocol.principal import Principal
 from postroom_a2a import strict_json
 
@@ -27,6 +31,10 @@ if TYPE_CHECKING:
 OWN_RECEIPTS = b"postroom-receipts"
 """Header: with the value `caller` its sender says itself what it has read."""
 
+
+log = get_logger(__name__)
+
+_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
 operations = Operations()
 
@@ -42,13 +50,19 @@ async def call(parts: Parts, body: dict[str, Any], request: Request, me: Princip
     if session is not None:
         await parts.sessions.note(session)
     scope = request.scope
+
+    async def handed() -> list[str]:
+        return await parts.inboxes.handed(me.uid, HOW)
+
     calls = server.calls(
         Within(parts.installation.router, scope),
         lambda: _ends_with_caller(scope),
+        None if (OWN_RECEIPTS, b"caller") in scope["headers"] else handed,
         owner=session.owner if session is not None else "",
-        confirms=(OWN_RECEIPTS, b"caller") not in scope["headers"],
     )
-    return _Served(server, calls, strict_json.dumps(body))
+    turn = _turns.setdefault(me.uid, asyncio.Lock())
+    async with turn:  # what the caller was given before is delivered
+        return _Served(server, calls, strict_json.dumps(body), turn)
 
 
 @cache
@@ -59,13 +73,18 @@ def _server() -> McpServer:
 
 
 class _Served(Response):
-    """The answer of the server; when it has left, what it holds is handed over."""
+    """The answer of the server; when it has left, what it holds is handed over, before the reader's next call begins.
 
-    def __init__(self, server: McpServer, calls: Calls, body: bytes) -> None:
+    Args:
+        turn: of those of this reader, who holds it hands over.
+    """
+
+    def __init__(self, server: McpServer, calls: Calls, body: bytes, turn: asyncio.Lock) -> None:
         super().__init__()
         self._server = server
         self._calls = calls
         self._said = body
+        self._turn = turn
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         from postroom.mcp.server import CALLS, HANDED
@@ -77,9 +96,19 @@ class _Served(Response):
         async def again() -> Any:
             return rest.pop() if rest else await receive()
 
-        await self._server.serve(scope, again, send)
-        if not scope.get(GONE):
-            await self._calls.handed(scope.get(HANDED, ()))
+        async with AsyncExitStack() as stack:
+
+            async def note(message: MutableMapping[str, Any]) -> None:
+                if message["type"] == "http.response.start" and scope.get(HANDED):
+                    await stack.enter_async_context(self._turn)
+                await send(message)
+
+            await self._server.serve(scope, again, note)
+            if not scope.get(GONE):
+                try:
+                    await self._calls.handed(scope.get(HANDED, ()))
+                except PostroomError as error:
+                    log.warning("mail in a result of a tool stays as it was: %s", error)
 
 
 @contextmanager
