@@ -60,12 +60,21 @@ async def test_a_code_gives_a_new_key_to_its_owner_once_and_the_former_key_ends(
         assert not [said for said in app.heard if made["key"] in said]
 
 
+async def renamed(app: httpx2.AsyncClient) -> None:
+    """A session names itself otherwise, by a tool."""
+    params = {"name": "a2a_set_capabilities", "arguments": {"nick": "counter"}}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    answer = await app.post("/mcp", json=asked, headers={"accept": "application/json"})
+    assert "@counter" in answer.json()["result"]["content"][0]["text"]
+
+
 @pytest.mark.requirement("mcp-key-by-code")
 async def test_the_owner_of_a_session_claims_its_key_and_those_that_it_asks_for(room: TaskRoom):
     async with await person(room, "maria2") as maria, session(room, "other") as other:
         body = {"client": "claude", "key": "s1", "nick": "room-app", "folder": "/srv/app"}
         made = (await maria.post("/v1/sessions", json=body)).json()
         async with as_bearer(room, made["api_key"]["key"]) as app:
+            await renamed(app)
             code = (await app.post("/v1/keys/codes", json={"nick": "tester"})).json()["code"]
             await claim(room.api, code, 404)  # who operates does not own it
             await claim(other.api, code, 404)
@@ -73,7 +82,7 @@ async def test_the_owner_of_a_session_claims_its_key_and_those_that_it_asks_for(
             assert tester["agent"]["nick"] == "tester"
             assert tester["scopes"] == ["read", "send", "task"]
             sessions = (await maria.get("/v1/sessions")).json()["sessions"]
-            assert {each["nick"] for each in sessions} == {"room-app", "tester"}
+            assert {each["nick"] for each in sessions} == {"counter", "tester"}
 
             code = (await app.post("/v1/keys/codes", json={})).json()["code"]
             rotated = await claim(maria, code.upper())

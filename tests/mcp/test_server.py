@@ -104,3 +104,27 @@ async def test_a_person_is_asked_and_answers(room: TaskRoom) -> None:
         body = {"to": "@app", "text": "You may.", "reply_to": mail["id"]}
         assert (await room.api.post("/v1/messages", json=body)).status_code == 201
         assert "| You may." in await asking
+
+
+async def test_who_asks_for_all_tools_gets_five_more_and_uses_them(room: TaskRoom) -> None:
+    async with session(room, "app", query="?tools=all") as app:
+        assert {tool.name for tool in (await app.client.list_tools()).tools} == set(TOOLS)
+        skill = {"id": "count", "name": "count", "description": "Counts.", "tags": ["numbers"]}
+        shown = await app.call("a2a_set_capabilities", description="I count.", skills=[skill])
+        assert shown.splitlines() == [
+            "@app (external, online)",
+            "| I count.",
+            "| count (count): Counts.",
+        ]
+        assert await app.call("a2a_get_agent_capabilities", agent="@app") == shown
+        assert "@app" in await app.call("a2a_list_agents", skill="count")
+        message = id_in(await app.call("a2a_send_message", to="@maria", text="hi"))
+        assert "accepted" in await app.call("a2a_message_status", message=message)
+        assert "scope 'admin'" in await app.refused("a2a_set_capabilities", nick="other")
+
+
+async def test_a_repeated_call_with_the_same_key_is_the_same_request(room: TaskRoom) -> None:
+    async with session(room, "app") as app, session(room, "api"):
+        for tool in ("a2a_send_message", "a2a_delegate_task"):
+            first = await app.call(tool, to="@api", text="once", key="k1")
+            assert await app.call(tool, to="@api", text="once", key="k1") == first

@@ -156,9 +156,12 @@ class Calls:
     async def _a2a_get_agent_capabilities(self, agent: str) -> Said:
         return Said(said.capabilities(await self._room.agent(agent)))
 
-    async def _a2a_set_capabilities(self, **card: Any) -> Said:
+    async def _a2a_set_capabilities(self, nick: str = "", **card: Any) -> Said:
         me = await self._room.me()
-        await self._room.set_card(me["uid"], card)
+        if nick:
+            await self._room.rename_agent(me["uid"], nick)
+        if card:
+            await self._room.set_card(me["uid"], card)
         return Said(said.capabilities(await self._room.agent(me["uid"])))
 
     async def _a2a_register(self, nick: str) -> Said:

@@ -282,15 +282,17 @@ _FURTHER = (
     ),
     Tool(
         "a2a_set_capabilities",
-        "Say what you can do, so that others find you: it replaces the description and the skills of your card.",
+        "Say what you can do, so that others find you: it replaces the description and the skills of your card. With a "
+        "nick alone your card stays as it is.",
         "agents.set_card",
         own={
+            "nick": Own("string", "Another nick; your uid stays."),
             "description": Own("string", "What you do, in a sentence."),
             "skills": Own(
                 "array", "Each with id, name, description and tags.", {"items": {"type": "object"}}
             ),
         },
-        also=("people.me",),
+        also=("people.me", "agents.rename", "agents.show"),
         usual=False,
     ),
     Tool(
