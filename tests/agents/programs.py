@@ -56,6 +56,13 @@ A2A = Agent(
     "@a2a-js/sdk/package.json",
     ("@bufbuild/protobuf@2.17.0", "@grpc/grpc-js@1.14.7"),
 )
+MCP = Agent(
+    "mcp-js",
+    "@modelcontextprotocol/client",
+    "2.4.0",
+    "@modelcontextprotocol/client/package.json",
+    ("@modelcontextprotocol/sdk@1.32.2",),
+)
 CODEX = Agent("codex", "@openai/codex", "0.169.0", "@openai/codex-*/vendor/*/bin/codex")
 
 
