@@ -26,6 +26,7 @@ NAMES = (
     "adapters",
     "events",
     "screen",
+    "connect",
 )
 """Each is the module of that name here, with a function `run(sheet, *, quick)`.
 
