@@ -45,15 +45,15 @@ async def call(parts: Parts, body: dict[str, Any], request: Request, me: Princip
 
     What a tool does is done by the operations that it names, each asked as its caller would.
     """
-    server = await asyncio.to_thread(_server)  # its imports take half a second the first time
+    if not _server.cache_info().currsize:
+        await asyncio.to_thread(_server)  # its imports take half a second
     session = parts.sessions.of(me.uid)
-    if session is not None:
-        await parts.sessions.note(session)
     scope = request.scope
 
     async def handed() -> list[str]:
         return await parts.inboxes.handed(me.uid, HOW)
 
+    server = _server()
     calls = server.calls(
         Within(parts.installation.router, scope),
         lambda: _ends_with_caller(scope),

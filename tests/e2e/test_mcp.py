@@ -1,0 +1,83 @@
+"""MCP by a person's own installation: inside a sandbox by `postroom-agent mcp`, and outside at `/mcp`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.e2e.conftest import TEMPLATE, PostRoom
+
+AGENT = r"""
+import json, os, resource, subprocess
+
+CALLS = [
+    ("initialize", {"protocolVersion": "2025-11-25"}),
+    ("tools/list", {}),
+    ("a2a_whoami", {}),
+    ("a2a_send_message", {"to": "@app", "text": "from the sandbox", "expects_reply": False}),
+    ("a2a_report_task", {"task": os.environ["POSTROOM_TASK"], "state": "working", "text": "half"}),
+]
+
+
+def line(number, method, params):
+    if method.startswith("a2a_"):
+        method, params = "tools/call", {"name": method, "arguments": params}
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
+
+input()
+relay = subprocess.Popen(["postroom-agent", "mcp"], stdin=-1, stdout=-1, text=True)
+answers = []
+for number, (method, params) in enumerate(CALLS):
+    relay.stdin.write(line(number, method, params) + "\n")
+    relay.stdin.flush()
+    answers.append(json.loads(relay.stdout.readline()))
+relay.stdin.close()
+_, status, used = os.wait4(relay.pid, 0)
+secrets = [name for name in os.environ if "TOKEN" in name or "KEY" in name]
+print(json.dumps({"answers": answers, "status": status, "kilobytes": used.ru_maxrss, "secrets": secrets,
+                  "seconds": used.ru_utime + used.ru_stime}))
+"""
+
+
+def called(room: PostRoom, key: str, tool: str, **arguments: Any) -> str:
+    """The text of a tool's result, over the address of the post room."""
+    params = {"name": tool, "arguments": arguments}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {"authorization": f"Bearer {key}", "accept": "application/json"}
+    answer = httpx2.post(f"{room.server['url']}/mcp", json=asked, headers=headers)
+    return answer.json()["result"]["content"][0]["text"]
+
+
+@pytest.mark.requirement("mcp-tools-short")
+def test_an_agent_in_a_sandbox_speaks_by_tools_behind_the_gateway(shared: PostRoom) -> None:
+    shared.run("agents", "add", "app", "--external", "--key-file", str(shared.scratch / "app.key"))
+    key = (shared.scratch / "app.key").read_text().strip()
+    template = TEMPLATE.format(name="toolie") + 'adapter = "text"\n'
+    shared.run("spawn", shared.template(template, "toolie", toolie=AGENT))
+    said = shared.run("delegate", "@toolie", "go", "--wait", "--timeout", "35", "--json")
+    task = json.loads(said.splitlines()[-1])
+    told = json.loads(task["artifacts"][0]["text"])
+
+    greeting, tools, me, sent, reported = [each["result"] for each in told["answers"]]
+    assert greeting["protocolVersion"] == "2025-11-25"
+    assert len(tools["tools"]) == 12
+    assert "@toolie (worker)" in me["content"][0]["text"]
+    assert not sent["isError"], sent
+    assert not reported["isError"], reported
+    assert (told["status"], told["secrets"]) == (0, [])
+    assert told["kilobytes"] <= 20_000
+    assert told["seconds"] <= 0.3  # of a machine that may be busy; alone it takes 0.04
+
+    shown = called(shared, key, "a2a_check_inbox")
+    assert "From @toolie (worker)" in shown
+    assert "| from the sandbox" in shown
+    with shared.client() as client:
+        messages = client.task_messages(task["id"])
+    [message] = [each for each in messages if each["kind"] == "message"]
+    assert (
+        message["text"] == "from the sandbox"
+    )  # it belongs to the task in whose course it was said
