@@ -60,6 +60,7 @@ CLAUDE = '#!/bin/sh\nread -r request\necho "I was asked: $request"\n'
         "docs/first-worker.md",
         "docs/terminal.md",
         "docs/messages.md",
+        "docs/mcp.md",
         pytest.param("docs/a2a.md", marks=pytest.mark.slow),
         pytest.param("docs/howto.md", marks=pytest.mark.slow),
     ],

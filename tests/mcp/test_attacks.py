@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from postroom.mcp.tools import TOOLS
 from tests.control.taskroom import KEY, TaskRoom, door_of, task_room
 from tests.mcp.clients import GENERATIONS, as_bearer, ended, session
 
@@ -39,7 +40,8 @@ async def operator(room: TaskRoom) -> AsyncGenerator[httpx2.AsyncClient]:
 
 
 async def post(api: httpx2.AsyncClient, said: Any, **headers: str) -> httpx2.Response:
-    return await api.post("/mcp", json=said, headers=HEADERS | headers)
+    kind = {"content-type": "application/json"}
+    return await api.post("/mcp", content=json.dumps(said), headers=HEADERS | kind | headers)
 
 
 async def test_without_a_key_of_this_organisation_nobody_hears_of_a_tool(room: TaskRoom):
@@ -169,6 +171,39 @@ async def test_a_body_that_is_too_large_nested_or_no_message_does_no_harm(room: 
             answer = await post(app.api, said)
             assert answer.status_code < 500, answer.text
         assert "@app" in await app.call("a2a_whoami")
+
+
+NASTY = (
+    "",
+    " ",
+    "\x00",
+    "../..",
+    "@",
+    "\ud800",
+    "x" * 5000,
+    -1,
+    2**70,
+    1.5,
+    True,
+    [],
+    [[]],
+    {},
+    "%00/../me",
+    "ab",
+)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_no_argument_whatever_it_is_makes_a_tool_fail_inside(room: TaskRoom, tool: str):
+    fields = TOOLS[tool].schema["properties"]
+    async with session(room, "app") as app:
+        for value in NASTY:
+            for name in fields:
+                usual = {each: "@app" if each in {"to", "agent"} else "working" for each in fields}
+                given = {each: usual[each] for each in TOOLS[tool].schema.get("required", ())}
+                answer = await post(app.api, call(tool, **given | {"wait": 0} | {name: value}))
+                assert answer.status_code < 500, answer.text
+                assert "internal error" not in answer.text, (name, value)
 
 
 @pytest.mark.requirement("mcp-same-operation")

@@ -31,10 +31,7 @@ FURTHER = (
 
 def listed(which: str) -> str:
     """The tools as a client gets them."""
-    tools = [
-        {"name": tool.name, "description": tool.help, "inputSchema": tool.schema}
-        for tool in offered(which)
-    ]
+    tools = [tool.listed for tool in offered(which)]
     return json.dumps(tools, separators=(",", ":"))
 
 

@@ -23,7 +23,6 @@ from mcp.types import (
     PaginatedRequestParams,
     TextContent,
     Tool,
-    ToolAnnotations,
 )
 
 from postroom import __version__
@@ -87,15 +86,8 @@ async def _list(
     context: ServerRequestContext[Any], _params: PaginatedRequestParams | None
 ) -> ListToolsResult:
     query = parse_qs(_scope(context)["query_string"].decode("latin-1"))
-    tools = [
-        Tool(
-            name=tool.name,
-            description=tool.help,
-            input_schema=tool.schema,
-            annotations=ToolAnnotations(read_only_hint=True) if tool.looks else None,
-        )
-        for tool in offered(query.get(WHICH, [""])[-1])
-    ]
+    wanted = offered(query.get(WHICH, [""])[-1])
+    tools = [Tool.model_validate(each.listed, by_name=False) for each in wanted]
     return ListToolsResult(tools=tools)
 
 

@@ -55,6 +55,7 @@ class Tool(NamedTuple):
         own: arguments that no operation has.
         also: further operations that it asks for.
         looks: it changes nothing, but for receipts.
+        ends: it ends something.
         usual: everybody gets it; else only who asks for all.
     """
 
@@ -68,7 +69,19 @@ class Tool(NamedTuple):
     own: Mapping[str, Own] = NOTHING
     also: tuple[str, ...] = ()
     looks: bool = False
+    ends: bool = False
     usual: bool = True
+
+    @property
+    def listed(self) -> dict[str, Any]:
+        """The tool as MCP lists it."""
+        hints = {"readOnlyHint": True} if self.looks else {"destructiveHint": self.ends}
+        return {
+            "name": self.name,
+            "description": self.help,
+            "inputSchema": self.schema,
+            "annotations": hints,
+        }
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -221,6 +234,7 @@ _TOOLS = (
         "Cancel a task that you have given.",
         "tasks.cancel",
         {"task": _TASK, "reason": ""},
+        ends=True,
     ),
     Tool(
         "a2a_report_task",

@@ -76,7 +76,7 @@ async def answer(asked: Any, actions: Actions, me: Mapping[str, Any]) -> tuple[i
         case "ping":
             result = {}
         case "tools/list":
-            result = {"tools": [_described(tool) for tool in offered(USUAL)]}
+            result = {"tools": [tool.listed for tool in offered(USUAL)]}
         case "tools/call":
             tool = TOOLS.get(str(params.get("name")))
             if tool is None or not tool.usual:
@@ -95,10 +95,6 @@ def _greeting(params: Mapping[str, Any]) -> dict[str, Any]:
         "serverInfo": {"name": "postroom", "version": __version__},
         "instructions": INSTRUCTIONS,
     }
-
-
-def _described(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.help, "inputSchema": tool.schema}
 
 
 def _error(id_: Any, code: int, text: str) -> dict[str, Any]:
