@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from postroom.connect.claiming import claim
+from postroom.errors import NotFound, StateUnwritable
 from tests.e2e.conftest import TEMPLATE, PostRoom
 
 AGENT = r"""
@@ -81,3 +86,29 @@ def test_an_agent_in_a_sandbox_speaks_by_tools_behind_the_gateway(shared: PostRo
     assert (
         message["text"] == "from the sandbox"
     )  # it belongs to the task in whose course it was said
+
+
+@pytest.mark.requirement("mcp-key-by-code")
+def test_the_owner_claims_a_key_into_a_file_that_nobody_else_reads(
+    shared: PostRoom, tmp_path: Path
+) -> None:
+    former = shared.scratch / "counter.key"
+    shared.run("agents", "add", "counter", "--external", "--key-file", str(former))
+    said = called(shared, former.read_text().strip(), "a2a_rotate_api_key")
+    code = re.search(r"(?:[a-z0-9]{5}-){3}[a-z0-9]{5}", said)
+    assert code
+
+    with shared.client() as client:
+        (tmp_path / "keys").mkdir(mode=0o500)
+        if os.geteuid():  # root writes everywhere
+            with pytest.raises(StateUnwritable):
+                claim(client, code[0], tmp_path)
+        (tmp_path / "keys").chmod(0o700)
+        claimed = claim(client, code[0], tmp_path)
+        with pytest.raises(NotFound):
+            claim(client, code[0], tmp_path)
+
+    assert claimed.file == tmp_path / "keys" / "counter.key"
+    assert list((tmp_path / "keys").iterdir()) == [claimed.file]
+    assert claimed.file.stat().st_mode & 0o777 == 0o600
+    assert "You are @counter" in called(shared, claimed.file.read_text().strip(), "a2a_whoami")
