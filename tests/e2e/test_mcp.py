@@ -48,12 +48,14 @@ print(json.dumps({"answers": answers, "status": status, "kilobytes": used.ru_max
 """
 
 
-def called(room: PostRoom, key: str, tool: str, **arguments: Any) -> str:
+def called(room: PostRoom, key: str, tool: str, org: str = "", **arguments: Any) -> str:
     """The text of a tool's result, over the address of the post room."""
     params = {"name": tool, "arguments": arguments}
     asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     headers = {"authorization": f"Bearer {key}", "accept": "application/json"}
-    answer = httpx2.post(f"{room.server['url']}/mcp", json=asked, headers=headers)
+    place = f"{room.server['url']}{f'/orgs/{org}' if org else ''}/mcp"
+    answer = httpx2.post(place, json=asked, headers=headers)
+    assert answer.status_code == 200, f"{answer.status_code} {answer.text}"
     return answer.json()["result"]["content"][0]["text"]
 
 
@@ -112,3 +114,20 @@ def test_the_owner_claims_a_key_into_a_file_that_nobody_else_reads(
     assert list((tmp_path / "keys").iterdir()) == [claimed.file]
     assert claimed.file.stat().st_mode & 0o777 == 0o600
     assert "You are @counter" in called(shared, claimed.file.read_text().strip(), "a2a_whoami")
+
+
+@pytest.mark.requirement("mcp-same-operation")
+def test_a_key_of_another_organisation_opens_its_own_tools_alone(shared: PostRoom) -> None:
+    shared.run("org", "create", "acme")
+    keys = {}
+    for org in ("default", "acme"):
+        file = shared.scratch / f"{org}-ann.key"
+        shared.run("--org", org, "agents", "add", "ann", "--external", "--key-file", str(file))
+        keys[org] = file.read_text().strip()
+
+    assert "in the organisation acme" in called(shared, keys["acme"], "a2a_whoami", org="acme")
+    assert "@ann" in called(shared, keys["acme"], "a2a_list_agents", org="acme")
+    assert "in the organisation default" in called(shared, keys["default"], "a2a_whoami")
+    for key, org in ((keys["acme"], ""), (keys["default"], "acme")):
+        with pytest.raises(AssertionError, match="401"):
+            called(shared, key, "a2a_whoami", org=org)
