@@ -62,6 +62,18 @@ def test_a_real_agent_answers_a_task_and_never_has_the_models_key(room: AgentsRo
     assert SECRET not in json.dumps(room.events_at_end(found))
 
 
+@pytest.mark.requirement("mcp-tools-short")
+@both
+def test_a_real_agent_is_offered_the_tools_of_the_post_room(room: AgentsRoom, nick: str):
+    task = room.delegate(nick, "say hello")
+    assert room.await_task(task, "completed", "failed")["state"] == "completed"
+    said = json.dumps(room.asked("say hello", nick)[-1].body)
+    assert "mcp__postroom" in said
+    assert "a2a_delegate_task" in said
+    card = room.get(f"/v1/agents/{nick}/card")
+    assert {skill["id"] for skill in card["skills"]} == {"code", "review"}
+
+
 @pytest.mark.requirement("agents-real")
 @both
 def test_a_tool_call_waits_for_a_person_and_is_then_done(room: AgentsRoom, nick: str):

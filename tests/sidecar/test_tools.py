@@ -12,7 +12,8 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
-from postroom.mcp.tools import INSTRUCTIONS, USUAL, offered
+from postroom.mcp.tools import USUAL, offered
+from postroom.sidecar.tools import TOLD
 from postroom_a2a.messages import text_of
 from tests.rig import Rig
 from tests.sidecar.inside import Inside
@@ -62,7 +63,7 @@ async def test_an_agent_in_its_sandbox_has_the_same_tools_and_they_are_its_verbs
         assert [(each.name, each.description, each.input_schema) for each in tools] == [
             (each.name, each.help, each.schema) for each in offered(USUAL)
         ]
-        assert client.instructions == INSTRUCTIONS
+        assert client.instructions == TOLD
 
         me, _ = await call(client, "a2a_whoami")
         assert "(worker) in the organisation" in me

@@ -132,8 +132,9 @@ def _interface(uid: str) -> dict[str, str]:
 
 def _skills(template: Template) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
+    ours = {server.name for server in template.servers if server.ours}  # which everybody may have
     named = [(word, "skill") for word in template.skills] + [
-        (word, "mcp") for word in template.mcps
+        (word, "mcp") for word in template.mcps if word not in ours
     ]
     for raw, tag in named:
         word = one_line(raw)[:MAX_LABEL]

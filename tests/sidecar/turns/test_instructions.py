@@ -74,3 +74,10 @@ def test_a_server_outside_is_reached_through_the_gateway_and_places_are_filled()
     assert docs.url == "http://127.0.0.1:9/https/mcp.example.com/v1?x=1"
     assert own.command == ("run", "/home/worker/s")
     assert own.env == {"A": "http://127.0.0.1:9/https/x", "B": "${NO}"}
+
+
+def test_our_own_server_is_told_where_the_sidecar_is_and_no_other():
+    servers = (McpServer("postroom", ("postroom-agent", "mcp")), McpServer("own", ("run",)))
+    ours, own = inside(servers, {"POSTROOM_API": "http://127.0.0.1:7"}, "")
+    assert ours.env == {"POSTROOM_API": "http://127.0.0.1:7"}
+    assert own.env == {}

@@ -37,6 +37,9 @@ from postroom_a2a.text import one_line
 
 _log = get_logger(__name__)
 
+API = "POSTROOM_API"
+"""The variable with the address of the local API."""
+
 
 class TurnProgram(AgentProgram):
     """The program of a coding agent.
@@ -311,7 +314,8 @@ def inside(
     """The servers for the agent's configuration, as they are reached from inside the sandbox. Pure.
 
     A url becomes one at the gateway, which adds the credential, and `${NAME}` in a command or an environment is
-    replaced as in `workstation.env`.
+    replaced as in `workstation.env`. Our own server is told where the sidecar is: some clients give their servers
+    hardly any environment.
 
     Args:
         env: the agent's environment.
@@ -322,9 +326,10 @@ def inside(
 
 def _inside(server: McpServer, env: Mapping[str, str], outside: str) -> McpServer:
     scheme, _, rest = server.url.partition("://")
+    ours = {API: env[API]} if server.ours and API in env else {}
     return replace(
         server,
         command=tuple(filled(word, env) for word in server.command),
-        env={name: filled(text, env) for name, text in server.env.items()},
+        env={name: filled(text, env) for name, text in server.env.items()} | ours,
         url=f"{outside}/{scheme}/{rest}" if server.url and outside else server.url,
     )
