@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from postroom.errors import InvalidInput, MessageTooLarge
-from postroom.protocol.ids import check_name, check_uid
+from postroom.protocol.ids import AGENT_COMMAND, check_name, check_uid
 from postroom.protocol.limits import (
     MAX_CARD_BYTES,
     MAX_DEPTH,
@@ -132,7 +132,8 @@ def _interface(uid: str) -> dict[str, str]:
 
 def _skills(template: Template) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    ours = {server.name for server in template.servers if server.ours}  # which everybody may have
+    # What everybody may have distinguishes nobody.
+    ours = {each.name for each in template.servers if each.command[:1] == (AGENT_COMMAND,)}
     named = [(word, "skill") for word in template.skills] + [
         (word, "mcp") for word in template.mcps if word not in ours
     ]

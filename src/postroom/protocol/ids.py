@@ -25,6 +25,9 @@ MAX_CANDIDATES = 8
 CANDIDATE_DIGITS = 12
 """The most ids that an error lists where a beginning fits several, and the digits of each."""
 
+AGENT_COMMAND = "postroom-agent"
+"""What an agent reaches its sidecar by, in a shell or as a server of MCP."""
+
 CONTROL_PLANE = "postroom"
 """The reserved uid of the control plane. It is not 32 hex digits, so no agent can get it."""
 

@@ -154,11 +154,6 @@ class McpServer:
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
     credential: str = ""
 
-    @property
-    def ours(self) -> bool:
-        """Whether it is `postroom-agent mcp`."""
-        return self.command[:1] == ("postroom-agent",)
-
 
 @dataclass(frozen=True, slots=True)
 class Template:

@@ -18,6 +18,7 @@ from postroom.errors import PostroomError, StateUnwritable
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.events import EventKind
+from postroom.protocol.ids import AGENT_COMMAND
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.template import McpServer
 from postroom.sidecar.adapters.turns import Answer, Asked, Event, TurnSaid, Write
@@ -326,7 +327,7 @@ def inside(
 
 def _inside(server: McpServer, env: Mapping[str, str], outside: str) -> McpServer:
     scheme, _, rest = server.url.partition("://")
-    ours = {API: env[API]} if server.ours and API in env else {}
+    ours = {API: env[API]} if server.command[:1] == (AGENT_COMMAND,) and API in env else {}
     return replace(
         server,
         command=tuple(filled(word, env) for word in server.command),
