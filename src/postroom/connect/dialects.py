@@ -1,0 +1,193 @@
+"""What the hooks of each client say, as one kind of event, and how text is given back to it. Pure.
+
+A client is known by its names for events, the fields of their JSON, and what it takes as an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from postroom.connect.mailbox import Event, Kind
+
+MOST = 4 << 20
+"""Bytes of what one hook says: results of tools may be larger, and are cut."""
+
+_IN_CUT = re.compile(rb'"(session_id|prompt_id|turn_id|agent_id|cwd|hook_event_name)"\s*:\s*"([^"\\]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a client speaks.
+
+    Attributes:
+        kinds: of its events, by their names.
+        hands: events whose answer the model reads.
+        batches: it tells the end of a batch of tools.
+        blocks: its end of a turn takes text as a reason to go on; else as context.
+        wrapped: its answers are JSON; else the text alone.
+        by_process: a session is an id in a process; else the id alone.
+        wakes: it can be woken.
+    """
+
+    kinds: Mapping[str, Kind]
+    hands: frozenset[str]
+    batches: bool = False
+    blocks: bool = True
+    wrapped: bool = True
+    by_process: bool = True
+    wakes: bool = True
+
+
+DIALECTS: Mapping[str, Dialect] = {
+    "claude": Dialect(
+        {
+            "SessionStart": Kind.START,
+            "UserPromptSubmit": Kind.PROMPT,
+            "PreToolUse": Kind.BEFORE_TOOL,
+            "PostToolUse": Kind.AFTER_TOOL,
+            "PostToolBatch": Kind.BATCH,
+            "Stop": Kind.STOP,
+            "SessionEnd": Kind.END,
+        },
+        frozenset({"SessionStart", "UserPromptSubmit", "PostToolBatch", "Stop"}),
+        batches=True,
+        blocks=False,
+    ),
+    "codex": Dialect(
+        {
+            "SessionStart": Kind.START,
+            "UserPromptSubmit": Kind.PROMPT,
+            "PreToolUse": Kind.BEFORE_TOOL,
+            "PostToolUse": Kind.AFTER_TOOL,
+            "Stop": Kind.STOP,
+            "Interrupt": Kind.INTERRUPT,
+            "SessionEnd": Kind.END,
+        },
+        frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse", "Stop"}),
+        by_process=False,
+    ),
+    "gemini": Dialect(
+        {
+            "SessionStart": Kind.START,
+            "BeforeAgent": Kind.PROMPT,
+            "BeforeTool": Kind.BEFORE_TOOL,
+            "AfterTool": Kind.AFTER_TOOL,
+            "AfterAgent": Kind.STOP,
+            "SessionEnd": Kind.END,
+        },
+        frozenset({"SessionStart", "BeforeAgent", "AfterTool", "AfterAgent"}),
+        wakes=False,
+    ),
+    "opencode": Dialect(
+        {
+            "start": Kind.START,
+            "prompt": Kind.PROMPT,
+            "before_tool": Kind.BEFORE_TOOL,
+            "after_tool": Kind.AFTER_TOOL,
+            "stop": Kind.STOP,
+            "end": Kind.END,
+        },
+        frozenset({"prompt", "after_tool"}),
+        wrapped=False,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a hook says.
+
+    Attributes:
+        session: the client's id of the session.
+        name: of the event, as the client calls it.
+        source: why a session starts or ends.
+        agent: id of the subagent that it is about, "" for the session itself.
+        transcript: path of the client's record of the session.
+        own_tools: ids of calls of tools, by which a call of Postroom's tools is known as a subagent's.
+    """
+
+    client: str
+    session: str
+    name: str
+    event: Event | None
+    cwd: str = ""
+    source: str = ""
+    agent: str = ""
+    transcript: str = ""
+    own_tools: frozenset[str] = field(default_factory=frozenset)
+
+
+def said(client: str, name: str, body: bytes) -> Said | None:
+    """What a hook of a client says; None for what nobody understands."""
+    dialect = DIALECTS.get(client)
+    found = _fields(body)
+    if dialect is None or found is None or not (session := _text(found, "session_id", "sessionId")):
+        return None
+    tools = _tools(found)
+    kind = dialect.kinds.get(name)
+    event = None
+    if kind is not None:
+        event = Event(
+            kind,
+            _text(found, "prompt_id", "turn_id", "turn"),
+            tools if kind in (Kind.BATCH, Kind.BEFORE_TOOL) else frozenset(),
+            _words(kind, found),
+            hands=name in dialect.hands,
+            how=f"hook {name}",
+        )
+    return Said(
+        client,
+        session[:200],
+        name,
+        event,
+        cwd=_text(found, "cwd"),
+        source=_text(found, "source", "reason"),
+        agent=_text(found, "agent_id"),
+        transcript=_text(found, "transcript_path"),
+        own_tools=tools,
+    )
+
+
+def answer(client: str, name: str, text: str) -> str:
+    """What the hook prints, so that the model reads `text`."""
+    dialect = DIALECTS[client]
+    if not dialect.wrapped:
+        return text
+    if dialect.blocks and dialect.kinds.get(name) is Kind.STOP:
+        return json.dumps({"decision": "block", "reason": text})
+    return json.dumps({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}})
+
+
+def _fields(body: bytes) -> dict[str, Any] | None:
+    if len(body) >= MOST:
+        # The ids stand before the results of tools.
+        return {key.decode(): value.decode(errors="replace") for key, value in _IN_CUT.findall(body[:65536])}
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _text(found: Mapping[str, Any], *names: str) -> str:
+    return next((value for name in names if isinstance(value := found.get(name), str) and value), "")
+
+
+def _tools(found: Mapping[str, Any]) -> frozenset[str]:
+    calls = found.get("tool_calls")
+    several = calls if isinstance(calls, list) else [found]
+    ids = (call.get("tool_use_id") for call in several if isinstance(call, dict))
+    return frozenset(each for each in ids if isinstance(each, str))
+
+
+def _words(kind: Kind, found: Mapping[str, Any]) -> str:
+    """Of a prompt its text; of the end of a turn what tells it from another one."""
+    if kind is Kind.PROMPT:
+        return _text(found, "prompt")
+    if kind is Kind.STOP:
+        return f"{found.get('stop_hook_active')} {_text(found, 'last_assistant_message', 'prompt_response')}"
+    return ""

@@ -1,0 +1,109 @@
+#!/bin/sh
+# Postroom: what clients run at their hooks: `sh hook CLIENT EVENT`, and `sh hook CLIENT wait` in the background.
+# It passes on what the client says to `postroom connect run`, which it begins where nobody listens, and prints the
+# answer. It imports nothing of Postroom. It ends 0 whatever happens; `wait` ends 2 with text for the model.
+
+PYTHON=@PYTHON@
+
+# In a worker, whose sidecar brings its mail; and in a run that nobody watches, unless it is asked for.
+[ -z "$POSTROOM_API" ] || exit 0
+case "$CLAUDE_CODE_ENTRYPOINT$CLAUDE_CODE_SESSION_ATTENDED" in
+sdk-* | *0) [ -n "$POSTROOM_CONNECT" ] && [ "$2" != wait ] || exit 0 ;;
+esac
+
+RUN=$PYTHON
+[ -x "$RUN" ] || RUN=$(command -v python3) || exit 0
+[ "$2" != mcp ] || exec "$RUN" -I -S @RELAY@ "${0%/*}" "$1" "$PPID"
+
+exec 3>&2 2>/dev/null
+"$RUN" -I -S -c '
+import os, sys, time
+from _socket import socket, AF_UNIX
+from fcntl import flock, LOCK_EX, LOCK_NB
+python, folder, client, event = sys.argv[1:5]
+waits, most = event == "wait", 4 << 20
+pid = os.environ.get("CLAUDE_PID") or sys.argv[5]
+
+def told():
+    pieces, size = [], 0
+    while piece := os.read(0, 65536):
+        if size < most:
+            pieces.append(piece)
+            size += len(piece)
+    return b"".join(pieces)[:most]
+
+def written(descriptor, data):
+    while data:
+        data = data[os.write(descriptor, data):]
+
+def asked(body):
+    link = socket(AF_UNIX)
+    link.settimeout(2.0)
+    link.connect("run.sock")
+    head = f"wait {client} {pid}" if waits else f"hook {client} {event} {pid}"
+    link.sendall(f"{head} {len(body)}\n".encode() + body)
+    link.settimeout(None if waits else 2.0)
+    answer = b""
+    while piece := link.recv(65536):
+        answer += piece
+    code, end, text = answer.partition(b"\n")
+    if not end:
+        raise ConnectionError
+    if text:
+        try:
+            written(3 if code == b"2" else 1, text)
+        except OSError:
+            raise SystemExit
+        link.sendall(b".")
+    return 75 if code == b"2" and waits else 0
+
+def begin(body):
+    if not os.access(python, os.X_OK):
+        return
+    lock = os.open("run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        flock(lock, LOCK_EX | LOCK_NB)
+    except OSError:  # another hook does it
+        return os.close(lock)
+    if os.fork():
+        return os.close(lock)
+    os.setsid()
+    os.set_inheritable(lock, True)
+    source, end = os.pipe()
+    head = b"" if waits else f"hook {client} {event} {pid} {len(body)}\n".encode() + body
+    if len(head) <= 32768:
+        os.write(end, head)
+    os.close(end)
+    os.dup2(source, 0)
+    null = os.open("/dev/null", os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    os.close(3)
+    kept = ("HOME", "PATH", "USER", "LOGNAME", "TMPDIR", "LANG", "CODEX_HOME", "CLAUDE_CONFIG_DIR")
+    env = {"POSTROOM_CONNECT_LOCK": str(lock)}
+    env |= {k: v for k, v in os.environ.items() if k in kept or k.startswith(("XDG_", "LC_", "POSTROOM_"))}
+    os.execve(python, [python, "-m", "postroom", "connect", "run"], env)
+
+code = 0
+try:
+    os.chdir(folder)
+    body, pause = told(), 0.2
+    while True:
+        try:
+            code = asked(body)
+            break
+        except (ConnectionRefusedError, FileNotFoundError):
+            begin(body)
+        except OSError:
+            pass
+        if not waits:
+            break
+        time.sleep(pause)
+        os.kill(int(pid), 0)  # ends here when the client has
+        pause = min(2 * pause, 30)
+except BaseException:
+    pass
+os._exit(code)
+' "$PYTHON" "${0%/*}" "$1" "$2" "$PPID"
+[ $? = 75 ] && exit 2
+exit 0
