@@ -16,7 +16,9 @@ from postroom.connect.mailbox import Event, Kind
 MOST = 4 << 20
 """Bytes of what one hook says: results of tools may be larger, and are cut."""
 
-_IN_CUT = re.compile(rb'"(session_id|prompt_id|turn_id|agent_id|cwd|hook_event_name)"\s*:\s*"([^"\\]*)"')
+_IN_CUT = re.compile(
+    rb'"(session_id|prompt_id|turn_id|agent_id|cwd|hook_event_name)"\s*:\s*"([^"\\]*)"'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,10 @@ def answer(client: str, name: str, text: str) -> str:
 def _fields(body: bytes) -> dict[str, Any] | None:
     if len(body) >= MOST:
         # The ids stand before the results of tools.
-        return {key.decode(): value.decode(errors="replace") for key, value in _IN_CUT.findall(body[:65536])}
+        return {
+            key.decode(): value.decode(errors="replace")
+            for key, value in _IN_CUT.findall(body[:65536])
+        }
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -174,7 +179,9 @@ def _fields(body: bytes) -> dict[str, Any] | None:
 
 
 def _text(found: Mapping[str, Any], *names: str) -> str:
-    return next((value for name in names if isinstance(value := found.get(name), str) and value), "")
+    return next(
+        (value for name in names if isinstance(value := found.get(name), str) and value), ""
+    )
 
 
 def _tools(found: Mapping[str, Any]) -> frozenset[str]:

@@ -70,7 +70,7 @@ def begin(body):
     os.setsid()
     os.set_inheritable(lock, True)
     source, end = os.pipe()
-    head = b"" if waits else f"hook {client} {event} {pid} {len(body)}\n".encode() + body
+    head = b"" if not body or waits else f"hook {client} {event} {pid} {len(body)}\n".encode() + body
     if len(head) <= 32768:
         os.write(end, head)
     os.close(end)
@@ -82,12 +82,15 @@ def begin(body):
     kept = ("HOME", "PATH", "USER", "LOGNAME", "TMPDIR", "LANG", "CODEX_HOME", "CLAUDE_CONFIG_DIR")
     env = {"POSTROOM_CONNECT_LOCK": str(lock)}
     env |= {k: v for k, v in os.environ.items() if k in kept or k.startswith(("XDG_", "LC_", "POSTROOM_"))}
-    os.execve(python, [python, "-m", "postroom", "connect", "run"], env)
+    os.execve(python, [python, "-m", "postroom.connect"], env)
 
 code = 0
 try:
     os.chdir(folder)
     body, pause = told(), 0.2
+    if event == "begin":
+        begin(b"")
+        raise SystemExit
     while True:
         try:
             code = asked(body)

@@ -167,6 +167,7 @@ class Mailbox:
         busy: a turn is on.
         in_batch: tools have begun and their batch has not ended.
         went_on: times that the present turn went on for mail.
+        nudged: it was woken without the mail, which is to be handed over in the turn that begins.
         pushes: instants of the wakes and of what made a turn go on, of the last hour.
         changed: ids of letters that are to be saved.
     """
@@ -179,6 +180,7 @@ class Mailbox:
     busy: bool = False
     in_batch: bool = False
     went_on: int = 0
+    nudged: bool = False
     pushes: list[float] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
 
@@ -222,6 +224,11 @@ class Mailbox:
             if each.waiting and not self.rules.muted(each.mail)
         ]
 
+    @property
+    def woken(self) -> list[Letter]:
+        """Letters with which the session was woken, and whose turn has not begun."""
+        return [each for each in self.letters.values() if each.held and each.turn is None]
+
     # ── what comes from the client ──────────────────────────────────────────────────────────────────────
 
     def on(self, event: Event, now: float) -> Offer | None:
@@ -261,10 +268,22 @@ class Mailbox:
         self.pushes.append(now)
         return self._hand(Event(Kind.WAKE, how=how), self.waiting)
 
+    def nudge(self, now: float, *, is_idle: bool = False) -> bool:
+        """Whether to wake the session with a text that has no mail in it; then this is noted."""
+        if is_idle:
+            self.busy = False
+        if not self.may_wake(now):
+            return False
+        self.went_on = 0
+        self.nudged = True
+        self.pushes.append(now)
+        return True
+
     def may_wake(self, now: float) -> bool:
         """Whether it is idle and has mail that wakes; a wake that began no turn is tried again."""
-        woken = [each for each in self.letters.values() if each.held and each.turn is None]
-        if self.busy or (woken and self.pushes and now - self.pushes[-1] < WOKEN):
+        woken = self.woken
+        tried = bool(woken or self.nudged) and bool(self.pushes)
+        if self.busy or (tried and now - self.pushes[-1] < WOKEN):
             return False
         return self._lets(now, woken)
 
@@ -374,7 +393,7 @@ class Mailbox:
                 self.busy = self.in_batch = False
                 self._give_back_if(lambda _: True)
             case Kind.PROMPT:
-                self.busy = True
+                self.busy, self.nudged = True, False
                 if event.turn != self.turn:
                     self.went_on = 0
                     # A wake that came too late is a turn of its own, after this one.

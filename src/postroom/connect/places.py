@@ -1,12 +1,12 @@
 """The connect folder: where everything of a person's sessions on this machine is, for that person alone.
 
-    hook           the file that clients run; its path and its arguments never change
-    run.sock       `postroom connect run` listens here, 0600
-    run.lock       held by it while it lives
-    run.log        its log
-    sessions.db    sessions, their keys, and mail on its way, 0600
-    settings.json  which post room, and who may wake
-    receipts/      what `postroom connect CLIENT` wrote into clients' files
+hook           the file that clients run; its path and its arguments never change
+run.sock       `postroom connect run` listens here, 0600
+run.lock       held by it while it lives
+run.log        its log
+sessions.db    sessions, their keys, and mail on its way, 0600
+settings.json  which post room, and who may wake
+receipts/      what `postroom connect CLIENT` wrote into clients' files
 """
 
 from __future__ import annotations

@@ -1,0 +1,89 @@
+"""`python -m postroom.connect` is `postroom connect run`: hooks begin it so, without the command line's imports."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import gc
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+
+from postroom.connect import places
+from postroom.errors import PostroomError, StateUnwritable, exit_code
+from postroom.inherited import settle
+from postroom.observe import get_logger, to_file
+
+LOCK = "POSTROOM_CONNECT_LOCK"
+"""The descriptor of the lock that the hook has taken which began this process."""
+
+LINGER = "POSTROOM_CONNECT_LINGER"
+"""Seconds after the last session, in place of the usual ones."""
+
+MOST = 64 * 1024
+"""Bytes of what that hook was told."""
+
+
+def main() -> int:
+    """Run; returns the exit code. One that runs already is no error."""
+    settle()
+    log = get_logger(__name__)
+    try:
+        folder = places.folder()
+        to_file(folder / places.LOG)
+        if not _locked(folder / places.LOCK):
+            return 0
+        first = _first()
+        return asyncio.run(_main(first))
+    except PostroomError as error:
+        log.warning("%s", error)
+        sys.stderr.write(f"postroom: {error}\n")
+        return exit_code(error)
+
+
+async def _main(first: bytes) -> int:
+    from postroom.connect.run import LINGER as USUAL
+    from postroom.connect.run import main as run
+
+    serving = asyncio.ensure_future(run(first=first, linger=float(os.environ.get(LINGER, USUAL))))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, serving.cancel)
+    loop.call_later(5.0, gc.freeze)
+    try:
+        await serving
+    except asyncio.CancelledError:
+        return 0
+    return 0
+
+
+def _locked(path: Path) -> bool:
+    """Whether this process is the one; the lock lasts as long as it does."""
+    given = os.environ.pop(LOCK, "")
+    if given.isdecimal():
+        os.set_inheritable(int(given), False)
+        return True
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise StateUnwritable(f"cannot lock {path}: {error.strerror}") from error
+    return True
+
+
+def _first() -> bytes:
+    """What the hook was told that began this process; nothing where a person began it."""
+    if sys.stdin is None or sys.stdin.isatty() or not select.select([0], [], [], 0)[0]:
+        return b""
+    found = b""
+    while len(found) < MOST and (piece := os.read(0, MOST)):
+        found += piece
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Processes of clients: whether one still lives, when it ends, and what it was started with."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+SECONDS = 2.0
+"""Between two looks at a process, where the system does not tell of its end."""
+
+_RUNS = {
+    "codex": ("exec", "e", "review"),
+    "gemini": ("-p", "--prompt"),
+    "claude": ("-p", "--print"),
+}
+"""Words of a command line by which a client runs without anybody who watches."""
+
+
+def began(pid: int) -> str:
+    """What tells a process from a later one with its id; "" where it has gone, or the system does not say."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[19]
+
+
+def alive(pid: int, since: str = "") -> bool:
+    """Whether the process lives, and is the one that `began` named `since`."""
+    if pid <= 1:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return False  # another user's by now
+    return not since or began(pid) == since
+
+
+def headless(client: str, pid: int) -> bool:
+    """Whether a client was started for one run that nobody watches."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return False
+    return any(word in _RUNS.get(client, ()) for word in words[1:])
+
+
+def when_gone(pid: int, call: Callable[[], None]) -> Callable[[], None]:
+    """Have `call` done once when the process ends; returns what takes that back."""
+    loop = asyncio.get_running_loop()
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return _watched(pid, call)
+
+    def forget() -> None:
+        if loop.remove_reader(descriptor):
+            os.close(descriptor)
+
+    def gone() -> None:
+        forget()
+        call()
+
+    loop.add_reader(descriptor, gone)
+    return forget
+
+
+def _watched(pid: int, call: Callable[[], None]) -> Callable[[], None]:
+    loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        nonlocal timer
+        if alive(pid):
+            timer = loop.call_later(SECONDS, look)
+        else:
+            call()
+
+    timer = loop.call_soon(look)
+
+    def forget() -> None:
+        timer.cancel()
+
+    return forget
