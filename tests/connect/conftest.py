@@ -13,12 +13,17 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from postroom.client.http import Client
+from postroom.client.locate import locate
 from postroom.http.unix import short_address
 from tests.e2e.conftest import PostRoom, running_room
 
@@ -59,9 +64,9 @@ class Connected:
         self.folder = self.hook.parent
         self.clients: list[Terminal] = []
 
-    def client(self, kind: str = "claude", session: str = "s1", folder: str = "app") -> Terminal:
+    def client(self, kind: str = "claude", session: str = "", folder: str = "app") -> Terminal:
         """A client that has just been opened."""
-        made = Terminal(self, kind, session, folder)
+        made = Terminal(self, kind, session or uuid.uuid4().hex, folder)
         self.clients.append(made)
         return made
 
@@ -92,6 +97,18 @@ class Connected:
     def send(self, to: str, text: str, *words: str) -> str:
         """A message of the person; its id."""
         return self.room.json("send", to, text, *words)["id"]
+
+    def stranger(self, nick: str) -> Callable[[str, str], str]:
+        """Another agent, as which messages are sent; each returns its id."""
+        with self.room.client() as client:
+            key = client.add_agent(nick)["key"]["key"]
+
+        def send(to: str, text: str) -> str:
+            find = partial(locate, self.room.state)
+            with Client.on(lambda: replace(find(), token=key)) as client:
+                return client.send(to, text)["id"]
+
+        return send
 
     def state(self, message: str) -> str:
         """The state of a message, as its sender sees it."""
@@ -196,8 +213,9 @@ class Terminal:
             env=self.env,
         )
         assert waiter.stdin is not None
-        waiter.stdin.write(self.said("Stop"))
-        waiter.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it may have ended by now
+            waiter.stdin.write(self.said("Stop"))
+            waiter.stdin.close()
         waiter.stdin = None
         self._waiters.append(waiter)
         return waiter

@@ -41,6 +41,9 @@ def main() -> int:
         log.warning("%s", error)
         sys.stderr.write(f"postroom: {error}\n")
         return exit_code(error)
+    except Exception:  # the log is where anybody would look: nobody reads stderr
+        log.exception("run ends")
+        raise
 
 
 async def _main(first: bytes) -> int:

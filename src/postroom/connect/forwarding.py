@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.connect.dialects import Said
-from postroom.connect.mailbox import Event, Kind
+from postroom.connect.mailbox import Event, Kind, Offer
 from postroom.connect.registry import Registry
 from postroom.connect.session import Session
 from postroom.errors import PostroomError, ProtocolViolation, StateUnwritable
@@ -137,7 +137,7 @@ class _Link:
                 if each in session.box.letters and session.box.letters[each].again
             ]
             if session.box.read(ids):
-                session.save()
+                session.save(Offer("", tuple(ids)))
             content = answer["result"].get("content")
             if again and isinstance(content, list):
                 content.append({"type": "text", "text": f"{AGAIN} ({', '.join(again)})"})

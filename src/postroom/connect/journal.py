@@ -1,7 +1,7 @@
 """The journal of `postroom connect run`: sessions with their keys, and mail on its way, on disk before any text leaves.
 
-A SQLite database that only this user can read. Each change is one transaction that is synced: after SIGKILL or a
-power cut the next run knows what may have been shown.
+A SQLite database that only this user can read. Each change is one transaction. What is handed over is synced to disk
+before it leaves: after SIGKILL, and after a power cut, the next run knows what may have been shown.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ class Journal:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._sql = sqlite3.connect(path, isolation_level=None)
             self._sql.execute("PRAGMA journal_mode=WAL")
-            self._sql.execute("PRAGMA synchronous=FULL")
             self._sql.executescript(_TABLES)
+            self._sync = ""
+            self._saved: dict[str, tuple[str, str]] = {}
         except (OSError, sqlite3.Error) as error:
             raise StateUnwritable(f"cannot open {path}: {error}") from error
 
@@ -94,16 +95,22 @@ class Journal:
             found.append((record, mailbox))
         return found
 
-    def save(self, record: Record, box: Mailbox) -> None:
-        """Save a session and what has changed of its mail; returns when it is on disk. Raises StateUnwritable."""
+    def save(self, record: Record, box: Mailbox, *, sync: bool = False) -> None:
+        """Save a session and what has changed of its mail; raises StateUnwritable.
+
+        Args:
+            sync: return when it is on disk; else a crash of the machine may lose it, SIGKILL does not.
+        """
         kept = [box.letters[each] for each in box.changed if each in box.letters]
         over = [each for each in box.changed if each not in box.letters]
-        said = json.dumps({name: getattr(box, name) for name in _BOX})
-        with self._changing():
-            self._sql.execute(
-                "REPLACE INTO sessions VALUES (?, ?, ?)",
-                (record.uid, json.dumps(asdict(record)), said),
-            )
+        said = (
+            json.dumps(asdict(record)),
+            json.dumps({name: getattr(box, name) for name in _BOX}),
+        )
+        if not box.changed and self._saved.get(record.uid) == said:
+            return
+        with self._changing(sync=sync):
+            self._sql.execute("REPLACE INTO sessions VALUES (?, ?, ?)", (record.uid, *said))
             self._sql.executemany(
                 "REPLACE INTO letters VALUES (?, ?, ?)",
                 [(record.uid, each.mail["id"], _said(each)) for each in kept],
@@ -112,6 +119,7 @@ class Journal:
                 "DELETE FROM letters WHERE session = ? AND id = ?",
                 [(record.uid, each) for each in over],
             )
+        self._saved[record.uid] = said
         box.changed.clear()
 
     def forget(self, uid: str) -> None:
@@ -131,8 +139,12 @@ class Journal:
             self._sql.execute("REPLACE INTO places VALUES (?, ?)", (place, after))
 
     @contextmanager
-    def _changing(self) -> Generator[None]:
+    def _changing(self, *, sync: bool = False) -> Generator[None]:
         try:
+            mode = "FULL" if sync else "NORMAL"
+            if mode != self._sync:
+                self._sql.execute(f"PRAGMA synchronous={mode}")
+                self._sync = mode
             self._sql.execute("BEGIN IMMEDIATE")
             try:
                 yield

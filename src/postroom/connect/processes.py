@@ -57,8 +57,13 @@ def when_gone(pid: int, call: Callable[[], None]) -> Callable[[], None]:
     except (AttributeError, OSError):
         return _watched(pid, call)
 
+    watched = True
+
     def forget() -> None:
-        if loop.remove_reader(descriptor):
+        nonlocal watched
+        if watched:  # else the descriptor is another's by now
+            watched = False
+            loop.remove_reader(descriptor)
             os.close(descriptor)
 
     def gone() -> None:

@@ -57,6 +57,7 @@ class Registry:
         place: the post room, in words.
         connected: its feed is open.
         error: why it is not.
+        registering: sessions that have no address yet, by client and key.
     """
 
     def __init__(self, settings: Settings, journal: Journal, news: Callable[[], None]) -> None:
@@ -65,7 +66,7 @@ class Registry:
         self.news = news
         self._find = settings.place()
         self._sessions: dict[str, Session] = {}
-        self._registering: dict[tuple[str, str], asyncio.Task[Session | None]] = {}
+        self.registering: dict[tuple[str, str], asyncio.Task[Session | None]] = {}
         self._own: set[str] = set()
         self._some = asyncio.Event()
         self._person: AsyncClient | None = None
@@ -119,7 +120,7 @@ class Registry:
 
     async def close(self) -> None:
         """Close all connections."""
-        for task in self._registering.values():
+        for task in self.registering.values():
             task.cancel()
         for session in self.all():
             session.forget_process()
@@ -164,15 +165,15 @@ class Registry:
         if not self._settings.headless and processes.headless(found.client, pid):
             return None
         key = self._key(found, pid)
-        task = self._registering.get((found.client, key))
+        task = self.registering.get((found.client, key))
         if task is None:
             if self.background is None:
                 return None
             task = self.background.group.create_task(
                 self._registered(found, pid, key), name=f"registering {found.client}"
             )
-            self._registering[found.client, key] = task
-            task.add_done_callback(lambda _: self._registering.pop((found.client, key), None))
+            self.registering[found.client, key] = task
+            task.add_done_callback(lambda _: self.registering.pop((found.client, key), None))
         if waits:
             await asyncio.wait({task}, timeout=waits)
         return task.result() if task.done() and not task.cancelled() else None

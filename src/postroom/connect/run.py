@@ -69,7 +69,6 @@ class Run:
         self._forwarding = Forwarding(self.registry)
         self._owed = asyncio.Event()
         self._wakes = asyncio.Event()
-        self._left = asyncio.Event()
         self._links = 0
         self._hooks: dict[str, tuple[str, float]] = {}
 
@@ -89,19 +88,14 @@ class Run:
         background.supervise("waking", self._wake)
 
     def _news(self) -> None:
-        """Something is to be told, or may wake, or has ended."""
+        """Something is to be told, or may wake."""
         self._owed.set()
         self._wakes.set()
-        self._left.set()
 
     async def _ended(self) -> None:
         while True:
-            self._left.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._linger):
-                    await self._left.wait()
-                continue
-            if not self._links and not self.registry.living:
+            await asyncio.sleep(self._linger)
+            if not (self._links or self.registry.living or self.registry.registering):
                 return
 
     # ── background work ─────────────────────────────────────────────────────────────────────────────────
@@ -182,7 +176,6 @@ class Run:
                     await self._talk(reader, writer)
         finally:
             self._links -= 1
-            self._left.set()
             writer.close()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

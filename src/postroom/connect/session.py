@@ -227,7 +227,7 @@ class Session:
             StateUnwritable: then nothing of `offer` leaves, and it counts as waiting.
         """
         try:
-            self.journal.save(self.record, self.box)
+            self.journal.save(self.record, self.box, sync=offer is not None)
         except StateUnwritable:
             if offer is not None:
                 self.box.lost(offer.ids)
