@@ -87,6 +87,17 @@ class Connected:
         """The sessions by nick."""
         return {each["nick"]: each for each in self.status().get("sessions", ())}
 
+    @property
+    def person(self) -> str:
+        """Address of the person."""
+        with self.room.client() as client:
+            return f"@{client.me()['nick']}"
+
+    def inbox(self) -> dict[str, str]:
+        """Texts in the person's inbox, each with the nick of its sender."""
+        with self.room.client() as client:
+            return {mail["text"]: mail["from"]["nick"] for mail in client.inbox()}
+
     def kill_run(self) -> int:
         """SIGKILL `run`."""
         pid = self.status()["pid"]

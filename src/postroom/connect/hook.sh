@@ -13,7 +13,7 @@ esac
 
 RUN=$PYTHON
 [ -x "$RUN" ] || RUN=$(command -v python3) || exit 0
-[ "$2" != mcp ] || exec "$RUN" -I -S @RELAY@ "${0%/*}" "$1" "$PPID"
+[ "$2" != mcp ] || exec "$RUN" -I -S @RELAY@ "${0%/*}" "$1" "${CLAUDE_PID:-$PPID}"
 
 exec 3>&2 2>/dev/null
 "$RUN" -I -S -c '

@@ -64,7 +64,7 @@ class Relay:
         """Give whole lines to the client; returns the rest."""
         *lines, rest = said.split(b"\n")
         for line in lines:
-            with contextlib.suppress(ValueError, AttributeError):
+            with contextlib.suppress(ValueError, AttributeError, RecursionError):
                 self._open.pop(json.dumps(json.loads(line).get("id")), None)
             _written(line + b"\n")
         return rest
@@ -73,7 +73,7 @@ class Relay:
         try:
             message = json.loads(line)
             method, number = message.get("method"), message.get("id")
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             return
         link = self._connected()
         if link is None:
