@@ -322,6 +322,13 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "session-ends-unheard": "A session that ends, or was not heard for 7 days, has no key left, and what waited for it is a dead letter.",
         "session-mail-told": "One stream brings the mail of all sessions of a person, and what becomes of it; a receipt says how it was delivered, and a sender is told at once where a session does not get it by itself.",
     },
+    ("Sessions", "docs/architecture.md#sessions-in-peoples-terminals"): {
+        "session-mail-proven": "Mail that a hook, a wake or a tool hands to a session is `delivered` when its client took it, and `seen` only by what cannot come before a model request made after that; what is not proven is given back, and said again under the same id as a repetition.",
+        "session-kills-harmless": "Client, hook, MCP server, `postroom connect run` or control plane may be killed at any moment: no mail of a session is lost or out of order, none is shown twice without saying so, and no receipt lies.",
+        "session-hook-harmless": "A hook takes at most 25 ms of CPU, is silent and ends 0 whatever is missing, down or full, does nothing in a worker or where nobody watches, and no key is in anything that it, its server or their client can read.",
+        "session-woken-rightly": "Mail of its owner, of the owner's sessions and answers make a session go on or wake it, by its client's own way and so often at most; that of others waits for the next activity unless it is let in.",
+        "session-text-framed": "In a model's context mail has its proven sender and stands behind bars: nothing in it passes for another sender, the user or the client, it is bounded, and hooks and tools show it alike.",
+    },
     ("Sessions", "docs/mcp.md#what-holds"): {
         "mcp-same-operation": "A tool of MCP is done by the operations of the API, as its caller and nobody else, with the same rights, limits and records; a revoked key ends it, and what others wrote does not leave its bars.",
         "mcp-tools-short": "Clients of MCP of both generations get the tools that the table of operations makes, which take at most 2,500 tokens of a model, and in a worker the same tools are its verbs; nothing of it is loaded before it is called.",

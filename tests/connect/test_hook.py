@@ -41,6 +41,7 @@ def outcome(done: subprocess.CompletedProcess[bytes]) -> tuple[int, bytes, bytes
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.requirement("session-hook-harmless")
 def test_it_takes_at_most_25_ms_of_cpu(app: Terminal):
     def cpu() -> float:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -68,6 +69,7 @@ def test_four_at_once_answer_soon(app: Terminal):
     assert statistics.median(times) <= 5 * P99, times
 
 
+@pytest.mark.requirement("session-hook-harmless")
 def test_forty_at_once_are_silent_in_time(app: Terminal):
     with ThreadPoolExecutor(40) as forty:
         done = list(forty.map(lambda n: app.run("PreToolUse", tool_use_id=f"{n}"), range(40)))
@@ -89,6 +91,7 @@ def test_forty_at_once_begin_one_run(shared_room: PostRoom, tmp_path: Path):
         assert len(made.sessions()) == 1
 
 
+@pytest.mark.requirement("session-hook-harmless")
 def test_a_post_room_that_is_down_is_no_matter(tmp_path: Path):
     room = PostRoom(tmp_path / "nowhere", tmp_path)
     with connected(room, tmp_path) as made:
@@ -114,6 +117,7 @@ def test_a_socket_where_nobody_answers_is_left_soon(tmp_path: Path):
 @pytest.mark.parametrize(
     "what", ["hook gone", "folder gone", "interpreter gone", "none at all", "broken", "full disk"]
 )
+@pytest.mark.requirement("session-hook-harmless")
 def test_what_is_missing_is_no_matter(what: str, tmp_path: Path):
     with connected(PostRoom(tmp_path / "nowhere", tmp_path), tmp_path) as made:
         client = made.client()
@@ -154,6 +158,7 @@ def test_what_is_missing_is_no_matter(what: str, tmp_path: Path):
         assert not (done.stdout and what != "broken")
 
 
+@pytest.mark.requirement("session-hook-harmless")
 def test_it_does_nothing_in_a_worker_nor_where_nobody_watches(
     shared_room: PostRoom, tmp_path: Path
 ):

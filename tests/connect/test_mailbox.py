@@ -311,7 +311,7 @@ class Client(RuleBasedStateMachine):
         assert {each.owed for each in self.box.letters.values()} <= states
 
 
-TestClient = Client.TestCase
+TestClient = pytest.mark.requirement("session-mail-proven")(Client.TestCase)
 TestClient.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 
 

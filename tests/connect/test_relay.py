@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class Server:
 
 
 @contextmanager
-def server(client: Terminal, version: str = "2025-11-25") -> Iterator[Server]:
+def server(client: Terminal, version: str = "2025-11-25") -> Generator[Server]:
     """A server after its handshake."""
     made = Server(client)
     try:
@@ -89,6 +89,7 @@ def test_a_server_that_began_before_its_session_has_an_address_offers_its_tools(
         assert "@early" in tools.call("a2a_whoami")
 
 
+@pytest.mark.requirement("session-mail-proven")
 def test_mail_read_by_a_tool_is_seen_after_the_batch_and_not_beside_it(mine: Connected):
     app, nick = opened(mine)
     sent = arrived(mine, nick)
@@ -106,6 +107,7 @@ def test_mail_read_by_a_tool_is_seen_after_the_batch_and_not_beside_it(mine: Con
         until(lambda: mine.state(sent) == "seen")
 
 
+@pytest.mark.requirement("session-mail-proven")
 def test_what_a_subagent_reads_is_not_read_by_its_session(mine: Connected):
     app, nick = opened(mine)
     sent = arrived(mine, nick)

@@ -8,6 +8,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from postroom.protocol.frame import AGAIN
 from tests.connect.conftest import DEADLINE, Connected, Terminal, until
 from tests.e2e.conftest import gone
@@ -39,6 +41,7 @@ def test_a_session_registers_at_its_first_hook_and_its_model_is_told_its_address
     assert "this session has the address" not in app.prompt("t2")
 
 
+@pytest.mark.requirement("session-mail-proven")
 def test_mail_is_delivered_by_a_hook_and_seen_by_what_follows_a_request(mine: Connected):
     app, nick = opened(mine)
     sent = arrived(mine, nick)
@@ -55,6 +58,7 @@ def test_mail_is_delivered_by_a_hook_and_seen_by_what_follows_a_request(mine: Co
     until(lambda: mine.state(sent) == "seen")
 
 
+@pytest.mark.requirement("session-woken-rightly")
 def test_a_turn_goes_on_for_new_mail_and_ends_without(mine: Connected):
     app, nick = opened(mine)
     assert app.stop() == ""
@@ -67,6 +71,7 @@ def test_a_turn_goes_on_for_new_mail_and_ends_without(mine: Connected):
     until(lambda: mine.state(sent) == "seen")
 
 
+@pytest.mark.requirement("session-woken-rightly")
 def test_an_idle_session_is_woken_by_the_hook_that_waits(mine: Connected):
     app, nick = opened(mine)
     old = app.wait()
@@ -88,6 +93,7 @@ def test_an_idle_session_is_woken_by_the_hook_that_waits(mine: Connected):
     until(lambda: mine.state(sent) == "seen")
 
 
+@pytest.mark.requirement("session-woken-rightly")
 def test_mail_of_others_does_not_wake_and_is_there_at_the_next_prompt(mine: Connected):
     app, nick = opened(mine)
     waiter = app.wait()
@@ -128,6 +134,7 @@ def test_clear_keeps_the_address(mine: Connected):
     assert len(mine.sessions()) == 1
 
 
+@pytest.mark.requirement("session-mail-proven")
 def test_a_killed_client_gives_back_what_was_not_proven(mine: Connected):
     app, nick = opened(mine)
     sent = arrived(mine, nick)
@@ -179,6 +186,7 @@ def test_a_hook_that_is_killed_before_it_confirms_has_delivered_nothing(mine: Co
     assert AGAIN in app.prompt("t3")
 
 
+@pytest.mark.requirement("session-kills-harmless")
 def test_run_may_be_killed_at_any_step_and_nothing_is_lost(mine: Connected):
     app, nick = opened(mine)
     first = arrived(mine, nick, "one")
@@ -221,6 +229,7 @@ def test_a_renamed_session_is_told(mine: Connected):
     assert "this session has the address @api-of-pat." in app.prompt("t2")
 
 
+@pytest.mark.requirement("session-hook-harmless")
 def test_no_key_is_in_what_a_client_can_see(mine: Connected):
     """Neither the person's nor the session's: in environment, command line and answers of hooks and of `run`."""
     app, nick = opened(mine)

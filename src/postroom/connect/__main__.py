@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import gc
 import os
 import select
 import signal
@@ -54,7 +53,6 @@ async def _main(first: bytes) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, serving.cancel)
-    loop.call_later(5.0, gc.freeze)
     try:
         await serving
     except asyncio.CancelledError:

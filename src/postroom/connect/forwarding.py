@@ -14,6 +14,7 @@ from typing import Any
 
 from postroom.connect.dialects import Said
 from postroom.connect.mailbox import Event, Kind, Offer
+from postroom.connect.processes import began
 from postroom.connect.registry import Registry
 from postroom.connect.session import Session
 from postroom.errors import PostroomError, ProtocolViolation, StateUnwritable
@@ -112,6 +113,8 @@ class _Link:
 
     async def _request(self, message: dict[str, Any]) -> None:
         session = await self._caller(message)
+        if session is not None and not session.heard and message["method"] == "tools/call":
+            await self._prove(session)
         answer = await self._sent(message, session)
         if answer is None or "id" not in message:
             return
@@ -128,8 +131,15 @@ class _Link:
             return
         await self._hand(session, [each for each in ids if isinstance(each, str)], answer)
 
+    async def _prove(self, session: Session) -> None:
+        """No hook tells what the session does: then its next call is proof of what an earlier result held."""
+        async with session.lock:
+            for kind in (Kind.REQUEST, Kind.RESPONSE):
+                session.on(Event(kind))
+
     async def _hand(self, session: Session, ids: list[str], answer: dict[str, Any]) -> None:
         """A result with messages: what was shown before says so, what is handed over is noted before it leaves."""
+        await session.know(ids)
         async with session.lock:
             again = [
                 each
@@ -164,7 +174,7 @@ class _Link:
             return found
         if named or self._pid:
             # Hooks may not run, or have not yet: the first call registers.
-            key = named or f"mcp-{self._pid}"
+            key = named or f"mcp-{self._pid}-{began(self._pid)}"
             said = Said(
                 self._client, key, "mcp", Event(Kind.REQUEST), cwd=_folder(message, self._pid)
             )

@@ -21,7 +21,7 @@ def project_of(folder: str) -> str:
             if git.is_dir():
                 return str(git.resolve())
             if git.is_file():
-                return str(_common(above, git.read_text(errors="replace")[:4096]))
+                return str(_common(above, _beginning(git)))
         except OSError:
             return ""
     return ""
@@ -35,10 +35,16 @@ def nick_of(folder: str, project: str) -> str:
     return word[:LONGEST].rstrip("-_") or "session"
 
 
+def _beginning(path: Path) -> str:
+    """The beginning of a file that may be of any size."""
+    with path.open(errors="replace") as file:
+        return file.read(4096)
+
+
 def _common(above: Path, said: str) -> Path:
     """Where the file `.git` of a worktree, or of a submodule, leads."""
     git = (above / said.partition("gitdir:")[2].strip()).resolve()
     try:
-        return (git / (git / "commondir").read_text().strip()).resolve()
+        return (git / _beginning(git / "commondir").strip()).resolve()
     except OSError:
         return git

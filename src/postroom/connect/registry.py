@@ -43,6 +43,9 @@ log = get_logger(__name__)
 AGAIN = RetryPolicy(base=0.5, cap=30.0)
 """The pauses before a session is registered again that could not be."""
 
+SELDOM = 60.0
+"""Seconds before the next attempt where the post room has refused: somebody has to do something first."""
+
 ENDED = (Unauthorized, NotFound, Forbidden)
 """A session that the post room knows nothing of: it was ended, or has been gone for too long."""
 
@@ -254,7 +257,8 @@ class Registry:
             except PostroomError as error:
                 self.error = str(error)
                 log.warning("a session of %s has no address yet: %s", found.client, error)
-            await asyncio.sleep(AGAIN.delay(attempt))
+                pause = SELDOM if isinstance(error, CallerError) else AGAIN.delay(attempt)
+            await asyncio.sleep(pause)
         return None
 
     async def _register(self, found: Said, pid: int, key: str) -> Session:

@@ -136,16 +136,26 @@ class Session:
 
     async def sync(self) -> None:
         """Ask for the unread mail: what is missing here comes in, what is over elsewhere goes."""
+        before = list(self.box.letters.values())
         found = await self.client.inbox(limit=200)
         known = {mail["id"]: mail for mail in found}
         last = found[-1]["seq"] if len(found) == 200 else float("inf")
-        for letter in list(self.box.letters.values()):
+        for letter in before:
             mail = letter.mail
             if mail["id"] not in known and mail["seq"] <= last and not letter.seen:
                 self.box.over(mail["id"])
         for mail in found:
             await self.take(mail)
         self.save()
+
+    async def know(self, ids: Iterable[str]) -> None:
+        """Have the unread ones of these messages, also those that the feed has not brought yet."""
+        for each in ids:
+            if each not in self.box.letters:
+                mail = await self.client.message(each)
+                mine = mail["to"]["uid"] == self.record.uid
+                if mine and mail["state"] in (State.ACCEPTED, State.DELIVERED):
+                    await self.take(mail)
 
     async def take(self, mail: Mail) -> bool:
         """A message has come; whether it is new."""

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import stat
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ log = get_logger(__name__)
 
 TAKEN = 5.0
 """Seconds in which a client takes a text."""
+
+SILENCE = 300.0
+"""Seconds without a hook after which a turn of Codex may have been interrupted."""
 
 QUEUE = 20.0
 """Seconds in which `codex queue` ends: it starts a program of some size."""
@@ -95,7 +99,12 @@ def claude_says(session: Session) -> dict[str, Any]:
 
 
 def is_idle(session: Session) -> bool:
-    """Whether the client itself says that the session is idle: a turn that was interrupted tells no hook."""
+    """Whether the session is idle, although no hook has told so: a turn that was interrupted tells none.
+
+    Claude Code says it itself. Codex keeps what comes in a turn for the end of it, so that a long silence is enough.
+    """
+    if session.record.client == "codex":
+        return time.time() - session.heard_at > SILENCE
     return session.record.client == "claude" and claude_says(session).get("status") == "idle"
 
 
