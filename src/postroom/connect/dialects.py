@@ -131,8 +131,9 @@ def said(client: str, name: str, body: bytes) -> Said | None:
         return None
     tools = _tools(found)
     kind = dialect.kinds.get(name)
+    source = _text(found, "source", "reason")
     event = None
-    if kind is not None:
+    if kind is not None and (kind, source) != (Kind.END, "clear"):  # it goes on with a start
         event = Event(
             kind,
             _text(found, "prompt_id", "turn_id", "turn"),
@@ -147,7 +148,7 @@ def said(client: str, name: str, body: bytes) -> Said | None:
         name,
         event,
         cwd=_text(found, "cwd"),
-        source=_text(found, "source", "reason"),
+        source=source,
         agent=_text(found, "agent_id"),
         transcript=_text(found, "transcript_path"),
         own_tools=tools,

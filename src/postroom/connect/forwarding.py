@@ -42,6 +42,9 @@ OF_NOBODY = frozenset({"initialize", "server/discover", "tools/list", "ping"})
 MESSAGES = "postroom/messages"
 """In the `_meta` of a result: ids of the messages that are in it from beginning to end."""
 
+SESSION = "postroom_session"
+"""Argument of a tool call: the conversation, from a client whose server does not know it."""
+
 VERSION = "io.modelcontextprotocol/protocolVersion"
 """In the `_meta` of a request, since the protocol of 2026-07-28; it has to stand in a header, too."""
 
@@ -168,7 +171,7 @@ class _Link:
         Raises:
             ProtocolViolation: nobody knows which it is.
         """
-        named = _thread(message) or self._session
+        named = _named(message) or self._session
         found = self._registry.of_call(self._client, self._pid, named)
         if found is not None or message["method"] in OF_NOBODY or "id" not in message:
             return found
@@ -247,8 +250,11 @@ def _inside(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _thread(message: dict[str, Any]) -> str:
-    """The conversation that a call names (Codex)."""
+def _named(message: dict[str, Any]) -> str:
+    """The conversation that a call names: Codex in its `_meta`, our plugin of OpenCode in an argument."""
+    own = _inside(message, "params", "arguments").pop(SESSION, "")
+    if isinstance(own, str) and own:
+        return own
     turn = _inside(message, "params", "_meta", "x-codex-turn-metadata")
     named = turn.get("session_id") or turn.get("thread_id")
     return named if isinstance(named, str) else ""

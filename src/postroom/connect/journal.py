@@ -66,18 +66,25 @@ class Record:
 
 
 class Journal:
-    """The database at `path`; raises StateUnwritable where it cannot be opened."""
+    """The database at `path`; one that is damaged is set aside. Raises StateUnwritable where it cannot be opened."""
 
     def __init__(self, path: Path) -> None:
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            self._sql = sqlite3.connect(path, isolation_level=None)
-            self._sql.execute("PRAGMA journal_mode=WAL")
-            self._sql.executescript(_TABLES)
-            self._sync = ""
-            self._saved: dict[str, tuple[str, str]] = {}
-        except (OSError, sqlite3.Error) as error:
+            self._open(path)
+        except (OSError, sqlite3.OperationalError) as error:
             raise StateUnwritable(f"cannot open {path}: {error}") from error
+        except sqlite3.DatabaseError:
+            # Sessions register again as the same agents, and the post room has their unread mail.
+            path.replace(path.with_name(f"{path.name}.damaged"))
+            self._open(path)
+
+    def _open(self, path: Path) -> None:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._sql = sqlite3.connect(path, isolation_level=None)
+        self._sql.execute("PRAGMA journal_mode=WAL")
+        self._sql.executescript(_TABLES)
+        self._sync = ""
+        self._saved: dict[str, tuple[str, str]] = {}
 
     def close(self) -> None:
         """Close it."""
@@ -87,10 +94,10 @@ class Journal:
         """All of them, each with its mail."""
         found = []
         for said, box in self._sql.execute("SELECT said, box FROM sessions").fetchall():
-            record = Record(**json.loads(said))
+            record = Record(**_known(Record, said))
             rows = self._sql.execute("SELECT said FROM letters WHERE session = ?", (record.uid,))
             letters = sorted((_letter(row) for (row,) in rows), key=lambda each: each.mail["seq"])
-            mailbox = Mailbox(record.nick, **json.loads(box))
+            mailbox = Mailbox(record.nick, **_known(Mailbox, box))
             mailbox.letters = {each.mail["id"]: each for each in letters}
             found.append((record, mailbox))
         return found
@@ -163,8 +170,14 @@ def _said(letter: Letter) -> str:
 
 
 def _letter(said: str) -> Letter:
-    values: dict[str, Any] = json.loads(said)
+    values = _known(Letter, said)
     values["tools"] = frozenset(values["tools"])
     values["told"] = State(values["told"])
     values["at"] = Kind(values["at"]) if values["at"] else None
     return Letter(**values)
+
+
+def _known(kind: type[Any], said: str) -> dict[str, Any]:
+    """The values that this version knows: another one may have written it."""
+    names = {each.name for each in fields(kind)}
+    return {name: value for name, value in json.loads(said).items() if name in names}

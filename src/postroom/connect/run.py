@@ -128,14 +128,11 @@ class Run:
         box = session.box
         if not (box.nudged or box.woken or any(box.rules.wakes(each.mail) for each in box.waiting)):
             return False
-        idle = box.busy and waking.is_idle(session)
         way = waking.way_of(session)
-        if (
-            way is not None
-            and (idle or not box.busy)
-            and not session.waking
-            and self.registry.background
-        ):
+        if way is None:
+            return False  # a hook that begins to wait says so
+        idle = box.busy and waking.is_idle(session)
+        if (idle or not box.busy) and not session.waking and self.registry.background:
             session.waking = True
             work = self._wake_one(session, way, is_idle=idle)
             self.registry.background.group.create_task(work, name=f"waking @{session.record.nick}")
@@ -149,7 +146,9 @@ class Run:
                 async with session.lock:
                     offer = session.wake(way.how, is_idle=is_idle)
                     if offer is not None:
-                        session.handed(offer, taken=await way.does(offer.text))
+                        with guarded(f"waking @{session.record.nick} by {way.how}") as guard:
+                            taken = await way.does(offer.text)
+                        session.handed(offer, taken=guard.error is None and taken)
         finally:
             session.waking = False
         return None
