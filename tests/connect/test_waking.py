@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -14,11 +19,33 @@ import pytest
 from postroom.http.unix import short_address
 from tests.connect.conftest import DEADLINE, Connected, Terminal, until
 from tests.connect.test_run import arrived, opened
+from tests.e2e.conftest import gone
 
 QUEUE = """#!/bin/sh
 printf '%s\\n' "$CODEX_HOME" "$@" > "$HOME/queued.$$"
 mv "$HOME/queued.$$" "$HOME/queued"
 """
+
+
+SPAWN = "import pty, sys; pty.spawn(sys.argv[1:])"
+
+
+@contextmanager
+def in_terminal(name: str, folder: Path) -> Generator[int]:
+    """A process of that name in a terminal; its id."""
+    waits = folder.parent / "waits" / name
+    waits.parent.mkdir()
+    shutil.copy(shutil.which("sleep") or "", waits)
+    words = [sys.executable, "-c", SPAWN, str(waits), "60"]
+    spawner = subprocess.Popen(
+        words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    children = Path(f"/proc/{spawner.pid}/task/{spawner.pid}/children")
+    try:
+        yield int(until(children.read_text).split()[0])
+    finally:
+        spawner.kill()
+        spawner.wait()
 
 
 @contextmanager
@@ -82,27 +109,41 @@ def test_codex_is_woken_by_its_queue_without_the_mail_on_a_command_line(mine: Co
     program.chmod(0o700)
     mine.env["PATH"] = f"{program.parent}:{mine.env['PATH']}"
     app = mine.client("codex")
-    transcript = str(home / ".codex" / "sessions" / "x.jsonl")
-    app.start()
-    app.prompt("t1")
-    app.run("Stop", transcript_path=transcript)
-    (nick,) = mine.sessions()
+    with in_terminal("codex", app.cwd) as terminal:
+        transcript = str(home / ".codex" / "sessions" / "x.jsonl")
+        app.start()
+        app.prompt("t1")
+        app.run("Stop", transcript_path=transcript)
+        (nick,) = mine.sessions()
 
-    sent = mine.send(f"@{nick}", "which shape?")
+        sent = mine.send(f"@{nick}", "which shape?")
 
-    until((home / "queued").exists)
-    where, *words = (home / "queued").read_text().splitlines()
-    assert (where, words[:4]) == (
-        str(home / ".codex"),
-        ["queue", "--thread", app.session, "--message"],
-    )
-    assert "not the user" in words[4]
-    assert "shape" not in " ".join(words)
-    assert mine.state(sent) == "accepted"
-    assert "| which shape?" in app.prompt("t2", text=words[4])
-    until(lambda: mine.state(sent) == "delivered")
-    app.run("Stop", last_assistant_message="answered")
-    until(lambda: mine.state(sent) == "seen")
+        until((home / "queued").exists)
+        where, *words = (home / "queued").read_text().splitlines()
+        assert (where, words[:4]) == (
+            str(home / ".codex"),
+            ["queue", "--thread", app.session, "--message"],
+        )
+        assert "not the user" in words[4]
+        assert "shape" not in " ".join(words)
+        assert mine.state(sent) == "accepted"
+        assert "| which shape?" in app.prompt("t2", text=words[4])
+        until(lambda: mine.state(sent) == "delivered")
+        app.run("PostModelRequest", status="completed")
+        app.run("PreModelRequest")
+        app.run("PostModelRequest", status="cancelled")
+        assert mine.state(sent) == "delivered"
+        app.run("PreModelRequest")
+        app.run("PostModelRequest", status="completed")
+        until(lambda: mine.state(sent) == "seen")
+        app.run("Stop", last_assistant_message="answered")
+
+        (home / "queued").unlink()
+        os.kill(terminal, signal.SIGKILL)
+        until(lambda: gone(terminal))
+    arrived(mine, f"@{nick}", "with no terminal it would act unseen")
+    app.run("PreToolUse", agent_id="an event that changes nothing")
+    assert not (home / "queued").exists()
 
 
 def test_gemini_is_not_woken_and_has_its_mail_at_its_next_prompt(mine: Connected):

@@ -63,6 +63,8 @@ DIALECTS: Mapping[str, Dialect] = {
         {
             "SessionStart": Kind.START,
             "UserPromptSubmit": Kind.PROMPT,
+            "PreModelRequest": Kind.REQUEST,
+            "PostModelRequest": Kind.RESPONSE,
             "PreToolUse": Kind.BEFORE_TOOL,
             "PostToolUse": Kind.AFTER_TOOL,
             "Stop": Kind.STOP,
@@ -133,7 +135,7 @@ def said(client: str, name: str, body: bytes) -> Said | None:
     kind = dialect.kinds.get(name)
     source = _text(found, "source", "reason")
     event = None
-    if kind is not None and (kind, source) != (Kind.END, "clear"):  # it goes on with a start
+    if kind is not None and not _is_nothing(kind, source, found):
         event = Event(
             kind,
             _text(found, "prompt_id", "turn_id", "turn"),
@@ -153,6 +155,13 @@ def said(client: str, name: str, body: bytes) -> Said | None:
         transcript=_text(found, "transcript_path"),
         own_tools=tools,
     )
+
+
+def _is_nothing(kind: Kind, source: str, found: Mapping[str, Any]) -> bool:
+    """The end before `/clear`, which goes on with a start; a request that was not answered."""
+    if kind is Kind.RESPONSE:
+        return found.get("status") != "completed"
+    return kind is Kind.END and source == "clear"
 
 
 def answer(client: str, name: str, text: str) -> str:

@@ -11,8 +11,9 @@ after the hand-over:
 | a wake | tool or end of turn | the turn whose prompt has the text |
 | a tool of Postroom's | end of turn; a tool once the batch has ended | the same turn |
 
-A tool proves only where the client tells the end of a batch of tools: else it may have run beside the hand-over. A
-prompt proves nothing, since its turn may be interrupted before any request. Events of subagents do not come here.
+The answer to a request proves, too, if the request began after the hand-over. A tool proves only where the client
+tells the end of a batch of tools: else it may have run beside the hand-over. A prompt proves nothing, since its turn
+may be interrupted before any request. Events of subagents do not come here.
 
 What is not proven when the session ends, starts anew (compaction, `/clear`) or begins another turn is given back: it is
 handed over again, as a repetition under the same id.

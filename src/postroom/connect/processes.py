@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,31 @@ def headless(client: str, pid: int) -> bool:
     except OSError:
         return False
     return any(word in _RUNS.get(client, ()) for word in words[1:])
+
+
+def has_terminal(pid: int, name: str, folder: str) -> bool:
+    """Whether somebody can see what a client does that a server of its own serves: True where that cannot be known.
+
+    The process itself has a terminal, or another one of the program `name` that works in `folder` has.
+    """
+    if _terminal(pid) is not False:
+        return True
+    for place in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if place.name.isdecimal() and place.stat().st_uid == os.geteuid():
+                other = (place / "comm").read_text().strip() == name and _terminal(int(place.name))
+                if other and str((place / "cwd").readlink()) == folder:
+                    return True
+    return False
+
+
+def _terminal(pid: int) -> bool | None:
+    """Whether a process has a controlling terminal; None where the system does not say."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    return stat.rpartition(")")[2].split()[4] != "0"
 
 
 def when_gone(pid: int, call: Callable[[], None]) -> Callable[[], None]:

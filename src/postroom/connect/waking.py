@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from postroom.connect.processes import has_terminal
 from postroom.connect.session import Session, Waiter
 from postroom.http.unix import MAX_ADDRESS, peer_uid
 from postroom.observe import get_logger
@@ -62,7 +63,10 @@ def way_of(session: Session) -> Way | None:
         return Way(how, lambda text: by_waiter(waiter, text))
     if session.record.client == "claude" and (place := inbox_socket(session)):
         return Way("inbox socket", lambda text: by_socket(place, text))
-    if session.record.client == "codex":
+    if session.record.client == "codex" and has_terminal(
+        session.record.pid, "codex", session.record.folder
+    ):
+        # After its terminal was closed the thread stays loaded, and would work where nobody sees it.
         return Way("codex queue", lambda text: by_queue(session, text), carries=False)
     return None
 
