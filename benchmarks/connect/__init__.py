@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.connect import calls
+from benchmarks.connect import calls, hooks
 from benchmarks.report import Sheet
 
-PARTS = (calls,)
+PARTS = (calls, hooks)
 
 
 def run(sheet: Sheet, *, quick: bool = False) -> None:

@@ -158,6 +158,18 @@ def test_what_is_missing_is_no_matter(what: str, tmp_path: Path):
         assert not (done.stdout and what != "broken")
 
 
+def test_a_run_that_cannot_start_is_not_begun_by_each_hook(tmp_path: Path):
+    with connected(PostRoom(tmp_path / "nowhere", tmp_path), tmp_path) as made:
+        (made.folder / "settings.json").write_text("nothing")
+        client = made.client()
+        for _ in range(5):
+            assert outcome(client.run("Stop")) == SILENT
+        log = made.folder / "run.log"
+        until(lambda: log.exists() and log.read_text())
+        assert outcome(client.run("Stop")) == SILENT
+        assert log.read_text().count("settings.json") == 1
+
+
 @pytest.mark.requirement("session-hook-harmless")
 def test_it_does_nothing_in_a_worker_nor_where_nobody_watches(
     shared_room: PostRoom, tmp_path: Path

@@ -28,7 +28,7 @@ MOST = 64 * 1024
 def main() -> int:
     """Run; returns the exit code. One that runs already is no error."""
     settle()
-    log = get_logger(__name__)
+    log = get_logger("postroom.connect")  # not `__main__`, whose lines are in no file
     try:
         folder = places.folder()
         to_file(folder / places.LOG)

@@ -3,6 +3,7 @@
 hook           the file that clients run; its path and its arguments never change
 run.sock       `postroom connect run` listens here, 0600
 run.lock       held by it while it lives
+run.begun      a hook has begun it, and it does not listen yet
 run.log        its log
 sessions.db    sessions, their keys, and mail on its way, 0600
 settings.json  which post room, and who may wake
@@ -29,6 +30,7 @@ from postroom.client.rules import Locate
 from postroom.errors import EnvironmentFault, StateUnwritable
 
 HOOK, SOCKET, LOCK, LOG, JOURNAL = "hook", "run.sock", "run.lock", "run.log", "sessions.db"
+BEGUN = "run.begun"
 SETTINGS, RECEIPTS = "settings.json", "receipts"
 
 HEADLESS = "POSTROOM_CONNECT"

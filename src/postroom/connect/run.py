@@ -344,6 +344,7 @@ async def main(*, first: bytes = b"", linger: float = LINGER) -> None:
         listener = bind_unix(path)
     except OSError as error:
         raise StateUnwritable(f"cannot listen at {path}: {error.strerror}") from error
+    (folder / places.BEGUN).unlink(missing_ok=True)
     server = await asyncio.start_unix_server(run.talk, sock=listener, backlog=128, limit=16 << 20)
     try:
         async with asyncio.TaskGroup() as group:
