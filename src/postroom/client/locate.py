@@ -156,20 +156,21 @@ def command(state: Path, words: str) -> str:
     return f"postroom {words}" if usual else f"postroom --state {shlex.quote(str(state))} {words}"
 
 
-def read_private(path: Path, *, then: str = "") -> bytes | None:
+def read_private(path: Path, *, then: str = "", limit: int = MAX_BYTES) -> bytes | None:
     """The content of a file with a credential, None if there is none.
 
     Args:
         then: what else is to be done when others could read it.
+        limit: bytes that are read at most.
 
     Raises:
         EnvironmentFault: other users can read it, or another user wrote it.
     """
-    found = _read_private(path, then)
+    found = _read_private(path, then, limit)
     return None if found is None else found[0]
 
 
-def _read_private(path: Path, then: str) -> tuple[bytes, int] | None:
+def _read_private(path: Path, then: str, limit: int = MAX_BYTES) -> tuple[bytes, int] | None:
     """As `read_private`, with the uid of the file's owner."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -180,7 +181,7 @@ def _read_private(path: Path, then: str) -> tuple[bytes, int] | None:
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         _check_private(path, found, then)
-        return file.read(MAX_BYTES), found.st_uid
+        return file.read(limit), found.st_uid
 
 
 def _check_private(path: Path, found: os.stat_result, then: str) -> None:

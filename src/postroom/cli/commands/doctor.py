@@ -16,6 +16,9 @@ from postroom_a2a.text import one_line
 if TYPE_CHECKING:
     from postroom.templates.doctor import Finding
 
+CONNECT = "connect"
+"""In place of a template: the clients of `postroom connect`."""
+
 COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
@@ -24,10 +27,12 @@ COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 def command(template: str, verbose: bool, as_json: bool) -> int:
     """Say what is missing on this machine, and what mends it; needs no post room.
 
-    With a TEMPLATE, a name or a file, it looks at that one; else at all that Postroom brings. It exits with 10 if the
-    machine lacks something, or the template that was named does.
+    With a TEMPLATE, a name or a file, it looks at that one; else at all that Postroom brings. `postroom doctor connect`
+    looks at the clients of `postroom connect`: files, trust, settings, the last hook that was heard.
+
+    It exits with 10 if the machine lacks something, or what was named does.
     """
-    found = _findings(template)
+    found = _connected() if template == CONNECT else _findings(template)
     well = all(finding.state != "missing" for finding in found)
     if as_json:
         print_json({"ok": well, "findings": [asdict(finding) for finding in found]})
@@ -35,6 +40,13 @@ def command(template: str, verbose: bool, as_json: bool) -> int:
         for finding in found:
             _print(finding, verbose=verbose)
     return 0 if well else exit_code(EnvironmentFault(""))
+
+
+def _connected() -> list[Finding]:
+    from postroom.connect.doctor import findings
+    from postroom.templates.programs import Machine
+
+    return findings(Machine.here(), None)
 
 
 def _findings(template: str) -> list[Finding]:

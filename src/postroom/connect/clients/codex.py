@@ -1,0 +1,89 @@
+"""Codex: hooks behind those of others in `hooks.json`, and a table of the MCP server in `config.toml`.
+
+Codex runs no hook before the person has approved it, and knows an approved one by its place and its definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from postroom.connect import toml_text
+from postroom.connect.clients.base import (
+    ASKING_SECONDS,
+    COMMENT,
+    SERVER,
+    Client,
+    Home,
+    Installed,
+    Remark,
+    events_of,
+    home_of,
+)
+from postroom.connect.clients.codex_trust import trusted
+from postroom.connect.edits import Hooks, Table
+from postroom.connect.writing import Part
+from postroom.errors import InvalidInput
+
+NAME = "codex"
+
+QUICK = ("Interrupt", "SessionEnd")
+"""Events that Codex gives one second."""
+
+MANAGED = Path("/etc/codex/requirements.toml")
+
+
+def _parts(home: Path, installed: Installed) -> list[Part]:
+    handlers = {
+        event: installed.handler(NAME, event, *((1,) if event in QUICK else ()))
+        for event in events_of(NAME)
+    }
+    if installed.approvals:
+        asking = installed.handler(NAME, "PermissionRequest", ASKING_SECONDS)
+        handlers["PermissionRequest"] = asking
+    groups = {event: {"hooks": [handler]} for event, handler in handlers.items()}
+    server = Table(("mcp_servers", SERVER), installed.server(NAME), COMMENT)
+    return [
+        Part(home / "hooks.json", Hooks(groups, installed.mark(NAME))),
+        Part(home / "config.toml", server),
+    ]
+
+
+def _remarks(home: Home) -> list[Remark]:
+    remarks = [
+        Remark("settings", f"{path} switches hooks off", well=False, remedy="ask who manages it")
+        for path in (MANAGED, home.path / "config.toml")
+        if toml_text.table(_said(path), ("features", "hooks")) is False
+    ]
+    return remarks + trusted(home, home.installed.mark(NAME))
+
+
+def _adds(home: Path) -> Sequence[str]:
+    """The entries by which Codex remembers that a person has approved hooks of its `hooks.json`."""
+    state = toml_text.table(_said(home / "config.toml"), ("hooks", "state"))
+    file = str(home / "hooks.json")
+    names = [name for name in state or () if name.startswith(f"{file}:")]
+    return [f'[hooks.state."{name}"] in {home / "config.toml"}' for name in names]
+
+
+def _said(path: Path) -> dict[str, object]:
+    try:
+        return toml_text.parsed(path.read_text())
+    except (OSError, UnicodeDecodeError, InvalidInput):
+        return {}
+
+
+CODEX = Client(
+    name=NAME,
+    title="Codex",
+    program="codex",
+    tried=("0.169.0",),
+    home=lambda machine: home_of(machine, "CODEX_HOME", ".codex"),
+    parts=_parts,
+    steps=(
+        "Start Codex anew. It asks whether its new hooks are trusted: until you say so there, it runs none.",
+        "Sessions of `codex exec` never ask; they skip hooks that are not trusted.",
+    ),
+    remarks=_remarks,
+    adds=_adds,
+)

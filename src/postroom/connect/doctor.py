@@ -1,0 +1,108 @@
+"""What stands between a session and its mail: files, trust, settings of a client's home, each with what mends it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from postroom.connect import files, places, writing
+from postroom.connect.clients import CLIENTS
+from postroom.connect.clients.base import Client, Home, Installed
+from postroom.errors import NotFound, PostroomError
+from postroom.templates.doctor import MISSING, NOTE, OK, Finding
+from postroom.templates.programs import Machine, find
+
+
+def findings(machine: Machine, status: Mapping[str, Any] | None) -> list[Finding]:
+    """All homes of all clients that are installed or connected.
+
+    Args:
+        status: what `postroom connect run` says of itself; None where it does not run.
+    """
+    settings = places.read_settings()
+    installed = Installed(places.hook(), settings.approvals)
+    found = [_post_room(settings)]
+    for client in CLIENTS.values():
+        found += _client(client, machine, installed, status)
+    return found
+
+
+def _post_room(settings: places.Settings) -> Finding:
+    try:
+        where = settings.place()().url
+    except PostroomError as error:
+        return Finding("connect", "post room", MISSING, error.message, error.remedy)
+    return Finding("connect", "post room", OK, f"the sessions' post room is at {where}")
+
+
+def _client(
+    client: Client, machine: Machine, installed: Installed, status: Mapping[str, Any] | None
+) -> Iterator[Finding]:
+    homes = {receipt.home: receipt for receipt in writing.receipts(client.name)}
+    usual = client.home(machine)
+    homes.setdefault(usual, writing.receipt_of(client.name, usual))
+    program = _program(client, machine)
+    if program is None and not any(receipt.written for receipt in homes.values()):
+        return
+    if program is not None:
+        yield program
+    for home, receipt in homes.items():
+        yield from _home(client, home, receipt, machine, installed)
+    if any(receipt.written for receipt in homes.values()):
+        yield _last_hook(client, status)
+
+
+def _program(client: Client, machine: Machine) -> Finding | None:
+    try:
+        told = find(client.program, machine).version
+    except NotFound:
+        return None
+    except PostroomError as error:
+        return Finding(client.name, "program", MISSING, error.message, error.remedy)
+    number = re.match(r"\d+\.\d+\.\d+", told)  # the package of a platform has its name behind
+    version = number[0] if number else ""
+    if version in client.tried:
+        return Finding(client.name, "program", OK, f"{client.title} {version}, which was tried")
+    known = f"{client.title} {version}" if version else f"a {client.title} that tells no version"
+    return Finding(client.name, "program", NOTE, f"{known}; tried: {', '.join(client.tried)}")
+
+
+def _home(
+    client: Client, home: Path, receipt: writing.Receipt, machine: Machine, installed: Installed
+) -> Iterator[Finding]:
+    again = f"postroom connect {client.name}"
+    if not receipt.written:
+        yield Finding(client.name, "files", NOTE, f"{home} is not connected", again)
+        return
+    for part in client.parts(home, installed):
+        try:
+            content = files.content_of(part.path)
+            well = content is not None and part.edit.there(content)
+        except PostroomError as error:
+            yield Finding(client.name, "files", MISSING, f"{part.path}: {error.message}", again)
+        else:
+            said = "is as it was written" if well else "is not as this version writes it"
+            yield Finding(
+                client.name, "files", OK if well else MISSING, f"{part.path} {said}", again
+            )
+    if not os.access(installed.hook, os.R_OK):
+        yield Finding(client.name, "hook", MISSING, f"{installed.hook} is not there", again)
+    for remark in client.remarks(Home(home, machine, installed)):
+        state = OK if remark.well and not remark.remedy else NOTE if remark.well else MISSING
+        yield Finding(client.name, remark.what, state, remark.detail, remark.remedy)
+
+
+def _last_hook(client: Client, status: Mapping[str, Any] | None) -> Finding:
+    seen = (status or {}).get("hooks", {}).get(client.name, "")
+    if seen:
+        return Finding(client.name, "last hook", OK, f"heard at {seen}")
+    return Finding(
+        client.name,
+        "last hook",
+        NOTE,
+        "none is known",
+        f"start {client.program} anew, and type something",
+    )
