@@ -8,23 +8,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from postroom.connect import files, places, writing
+from postroom.connect import asking, files, places, writing
 from postroom.connect.clients import CLIENTS
 from postroom.connect.clients.base import Client, Home, Installed
 from postroom.errors import NotFound, PostroomError
 from postroom.templates.doctor import MISSING, NOTE, OK, Finding
 from postroom.templates.programs import Machine, find
+from postroom_a2a.times import format_time
 
 
-def findings(machine: Machine, status: Mapping[str, Any] | None) -> list[Finding]:
-    """All homes of all clients that are installed or connected.
-
-    Args:
-        status: what `postroom connect run` says of itself; None where it does not run.
-    """
+def findings(machine: Machine) -> list[Finding]:
+    """The post room, `postroom connect run`, and all homes of all clients that are installed or connected."""
     settings = places.read_settings()
     installed = Installed(places.hook(), settings.approvals)
-    found = [_post_room(settings)]
+    status = asking.status()
+    found = [_post_room(settings), _run(status)]
     for client in CLIENTS.values():
         found += _client(client, machine, installed, status)
     return found
@@ -38,8 +36,19 @@ def _post_room(settings: places.Settings) -> Finding:
     return Finding("connect", "post room", OK, f"the sessions' post room is at {where}")
 
 
+def _run(status: Mapping[str, Any]) -> Finding:
+    if not status:
+        detail = "it does not run: the first hook of a session begins it"
+        return Finding("connect", "run", NOTE, detail)
+    if error := str(status.get("error", "")):
+        log = f"{places.folder() / places.LOG} has more"
+        return Finding("connect", "run", MISSING, error, log)
+    names = ", ".join(f"@{each['nick']}" for each in status.get("sessions", ()))
+    return Finding("connect", "run", OK, f"it runs, for {names or 'no session'}")
+
+
 def _client(
-    client: Client, machine: Machine, installed: Installed, status: Mapping[str, Any] | None
+    client: Client, machine: Machine, installed: Installed, status: Mapping[str, Any]
 ) -> Iterator[Finding]:
     homes = {receipt.home: receipt for receipt in writing.receipts(client.name)}
     usual = client.home(machine)
@@ -95,14 +104,10 @@ def _home(
         yield Finding(client.name, remark.what, state, remark.detail, remark.remedy)
 
 
-def _last_hook(client: Client, status: Mapping[str, Any] | None) -> Finding:
-    seen = (status or {}).get("hooks", {}).get(client.name, "")
+def _last_hook(client: Client, status: Mapping[str, Any]) -> Finding:
+    seen = status.get("hooks", {}).get(client.name)
     if seen:
-        return Finding(client.name, "last hook", OK, f"heard at {seen}")
-    return Finding(
-        client.name,
-        "last hook",
-        NOTE,
-        "none is known",
-        f"start {client.program} anew, and type something",
-    )
+        at = format_time(float(seen["at"]))
+        return Finding(client.name, "last hook", OK, f"{seen['event']} at {at}")
+    remedy = f"start {client.program} anew, and type something"
+    return Finding(client.name, "last hook", NOTE, "none was heard yet", remedy)

@@ -92,8 +92,12 @@ def command(
     copilot, qwen, cursor, or mcp for any.
 
     Without CLIENT it lists what is connected. The sessions of all clients have one post room: the one of the last
-    `connect`.
+    `connect`. `postroom connect run` is the process that the first hook begins.
     """
+    if client == "run":
+        from postroom.connect.__main__ import main
+
+        sys.exit(main())
     if not client:
         _list(as_json=as_json)
         return
@@ -148,7 +152,7 @@ class _How:
 
 
 def _connect(client: Client, installed: Installed, settings: Settings, how: _How) -> None:
-    from postroom.connect import places, writing
+    from postroom.connect import writing
     from postroom.templates.programs import Machine
 
     home = client.home(Machine.here())
@@ -163,8 +167,7 @@ def _connect(client: Client, installed: Installed, settings: Settings, how: _How
         return
     if steps and not how.yes:
         _ask(f"Write this into {one_line(str(home))}?")
-    places.write_hook()
-    places.write_settings(settings)
+    _keep(settings)
     writing.write(parts, receipt)
     if how.as_json:
         print_json(_record(client, home, steps))
@@ -182,6 +185,17 @@ def _record(client: Client, home: Path, steps: Sequence[Step]) -> dict[str, obje
         for step in steps
     ]
     return {"client": client.name, "home": str(home), "changes": changes}
+
+
+def _keep(settings: Settings) -> None:
+    """Keep what is chosen, and have the file there that clients run."""
+    from postroom.connect import asking, places
+
+    new = settings != places.read_settings()
+    places.write_settings(settings)
+    places.write_hook()
+    if new:
+        asking.end()
 
 
 def _ask(question: str) -> None:
@@ -218,11 +232,9 @@ def _say_room(settings: Settings) -> None:
 
 
 def _print_entry(client: str, installed: Installed, settings: Settings) -> None:
-    from postroom.connect import places
     from postroom.connect.clients.printed import PLACES, entry
 
-    places.write_hook()  # which the entry names
-    places.write_settings(settings)
+    _keep(settings)
     click.echo(f"# for {PLACES[client]}", err=True)
     click.echo(entry(client, installed))
 

@@ -46,7 +46,7 @@ def _connected() -> list[Finding]:
     from postroom.connect.doctor import findings
     from postroom.templates.programs import Machine
 
-    return findings(Machine.here(), None)
+    return findings(Machine.here())
 
 
 def _findings(template: str) -> list[Finding]:

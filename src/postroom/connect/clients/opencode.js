@@ -37,8 +37,7 @@ const waiters = new Set()
 process.on("exit", () => waiters.forEach((child) => child.kill()))
 
 export const Postroom = async ({ client, directory }) => {
-  const idle = process.argv.includes("run") && !process.env.POSTROOM_CONNECT
-  if (!existsSync(HOOK) || process.env.POSTROOM_API || idle) return {}
+  if (!existsSync(HOOK) || process.env.POSTROOM_API) return {} // taken out; a worker, whose sidecar brings its mail
 
   const sessions = new Map() // id -> {own, turn, waits}; own: not a subagent's
 
