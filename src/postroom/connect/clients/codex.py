@@ -28,14 +28,14 @@ from postroom.errors import InvalidInput
 NAME = "codex"
 
 QUICK = ("Interrupt", "SessionEnd")
-"""Events that Codex gives one second."""
+"""Events that Codex gives three seconds, and warns of more."""
 
 MANAGED = Path("/etc/codex/requirements.toml")
 
 
 def _parts(home: Path, installed: Installed) -> list[Part]:
     handlers = {
-        event: installed.handler(NAME, event, *((1,) if event in QUICK else ()))
+        event: installed.handler(NAME, event, *((3,) if event in QUICK else ()))
         for event in events_of(NAME)
     }
     if installed.approvals:

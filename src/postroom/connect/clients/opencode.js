@@ -90,7 +90,10 @@ export const Postroom = async ({ client, directory }) => {
       if (text) parts.push({ type: "text", text, id: `${parts.at(-1).id}p`, sessionID, messageID: message.id })
     },
     "tool.execute.before": async ({ tool, sessionID, callID }, { args }) => {
-      if (tool.startsWith(`${SERVER}_`)) args._session = sessionID
+      if (tool.startsWith(`${SERVER}_`)) {
+        if (!(await known(sessionID))) throw new Error("Postroom's tools are for the session itself, not for its subagents")
+        args.postroom_session = sessionID // goes no further than the process of this machine
+      }
       await tell(sessionID, "before_tool", { tool_name: tool, tool_use_id: callID })
     },
     "tool.execute.after": async ({ tool, sessionID, callID }, output) => {
