@@ -334,6 +334,10 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "mcp-tools-short": "Clients of MCP of both generations get the tools that the table of operations makes, which take at most 2,500 tokens of a model, and in a worker the same tools are its verbs; nothing of it is loaded before it is called.",
         "mcp-key-by-code": "No key is in an argument or a result of a tool: who asks for one gets a code that counts once, for five minutes and for the agent's owner alone.",
     },
+    ("Sessions", "docs/clients.md#what-is-written"): {
+        "connect-bytes-come-back": "`connect` shows what it writes, all of it or nothing, and no key is in it; `disconnect` gives a file that nobody else has changed its bytes back, and cuts from another one Postroom's part alone.",
+        "connect-doctor-tells": "`doctor connect` says for every home what stands between a session and its mail: files, approval, settings, an untried version, no post room.",
+    },
     ("Installation", "docs/binding.md#installation"): {
         "release-versions-agree": "A release builds Postroom and the library, only if tag, projects and changelog state one version; the library alone has every public name, declares what it imports, and passes its tests without Postroom.",
     },

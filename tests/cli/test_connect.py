@@ -35,6 +35,7 @@ def everything(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.requirement("connect-bytes-come-back")
 @pytest.mark.parametrize("client", ["claude", "codex", "gemini", "opencode"])
 def test_print_shows_what_would_be_written_and_writes_nothing(
     postroom: Run, home: Path, client: str
@@ -160,6 +161,7 @@ def findings(postroom: Run) -> dict[tuple[str, str], list[dict[str, str]]]:
     return found
 
 
+@pytest.mark.requirement("connect-doctor-tells")
 def test_doctor_says_that_no_post_room_runs(postroom: Run) -> None:
     said = postroom("doctor", "connect")
 
@@ -168,6 +170,7 @@ def test_doctor_says_that_no_post_room_runs(postroom: Run) -> None:
     assert "up" in said.out
 
 
+@pytest.mark.requirement("connect-doctor-tells")
 def test_doctor_says_whether_files_are_as_they_were_written(
     postroom: Run, home: Path, standin: Standin
 ) -> None:
@@ -182,6 +185,7 @@ def test_doctor_says_whether_files_are_as_they_were_written(
     assert "postroom connect claude" in postroom("doctor", "connect").out
 
 
+@pytest.mark.requirement("connect-doctor-tells")
 def test_doctor_reads_settings_that_forbid_hooks(
     postroom: Run, home: Path, tmp_path: Path, standin: Standin
 ) -> None:
@@ -198,6 +202,7 @@ def test_doctor_reads_settings_that_forbid_hooks(
         assert "missing" in {one["state"] for one in found[client, "settings"]}, client
 
 
+@pytest.mark.requirement("connect-doctor-tells")
 def test_doctor_names_a_version_that_nobody_has_tried(
     postroom: Run, home: Path, standin: Standin
 ) -> None:

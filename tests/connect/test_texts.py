@@ -72,6 +72,7 @@ def texts(draw: st.DrawFn) -> str:
     return spaced(document, lambda: draw(spaces)) + draw(spaces)
 
 
+@pytest.mark.requirement("connect-bytes-come-back")
 @given(texts())
 def test_hooks_that_come_and_go_leave_every_byte_of_the_file(text: str) -> None:
     between = json_text.with_hooks(text, GROUPS)
@@ -200,6 +201,7 @@ def put(text: str) -> str:
     return toml_text.with_table(text, TABLE, VALUES, "ours")
 
 
+@pytest.mark.requirement("connect-bytes-come-back")
 @given(files())
 def test_a_table_that_comes_and_goes_leaves_every_byte_of_the_file(text: str) -> None:
     between = put(text)

@@ -60,6 +60,7 @@ def tree(folder: Path) -> dict[str, bytes | str]:
     }
 
 
+@pytest.mark.requirement("connect-bytes-come-back")
 @pytest.mark.parametrize("client", list(CLIENTS))
 def test_a_home_that_only_we_have_changed_is_as_it_was_before(home: Path, client: str) -> None:
     before = tree(home)
@@ -111,6 +112,7 @@ def test_another_version_takes_the_place_of_the_one_before(home: Path) -> None:
     assert tree(home) == before
 
 
+@pytest.mark.requirement("connect-bytes-come-back")
 def test_what_codex_adds_while_it_runs_stays(home: Path) -> None:
     connect(home)
     trust = f'\n[hooks.state."{home}/hooks.json:stop:1:0"]\ntrusted_hash = "sha256:1"\n'
@@ -162,6 +164,7 @@ def test_a_folder_of_that_name_that_is_not_ours_is_refused(home: Path) -> None:
     assert tree(home) == before
 
 
+@pytest.mark.requirement("connect-bytes-come-back")
 def test_a_server_of_that_name_that_is_not_ours_is_refused_and_the_hooks_go_back(
     home: Path,
 ) -> None:
@@ -357,6 +360,7 @@ def test_without_a_receipt_only_what_is_marked_is_cut(home: Path) -> None:
     assert (home / "config.toml").read_bytes().decode() == CONFIG + "\r\n"
 
 
+@pytest.mark.requirement("connect-bytes-come-back")
 def test_no_key_and_nothing_that_changes_over_versions_is_in_a_hook(home: Path) -> None:
     for client in CLIENTS:
         for part in parts(home, client):

@@ -25,6 +25,8 @@ ELSEWHERE = {
     'postroom delegate @claude "make the tests pass" --wait': "tests/agents",
     "postroom approvals": "tests/cli/test_approvals.py",
     "postroom diff @claude": "tests/workspaces",
+    "postroom connect claude": "tests/cli/test_connect.py",
+    "postroom doctor connect": "tests/cli/test_connect.py",
     "postroom task sync @claude": "tests/workspaces/test_syncing.py",
     "postroom task apply @claude --merge": "tests/workspaces/test_taking.py",
 }
