@@ -91,3 +91,28 @@ def test_opencode_loads_the_plugin_which_adds_the_server(person: Path) -> None:
     connected(person, "opencode")
 
     assert f"sh {places.hook()} opencode mcp" in says(person, program, "mcp", "list")
+
+
+@pytest.mark.requirement("connect-bytes-come-back")
+def test_what_codex_makes_of_its_file_meanwhile_is_what_it_would_have_made_without_us(
+    person: Path,
+) -> None:
+    program = installed(CODEX)
+    alone = person / "alone"
+    texts = '# mine\nmodel = "m"  # here\n\n[mcp_servers.mine]\ncommand="x"'
+    for home in (person / ".codex", alone):
+        home.mkdir()
+        (home / "config.toml").write_text(texts)
+    home = connected(person, "codex")
+
+    for folder in (home.path, alone):
+        words = ("env", f"CODEX_HOME={folder}", program, "mcp", "add", "other", "--", "echo")
+        assert "Added" in says(person, *words)
+    written = (home.path / "config.toml").read_text()
+    assert "[mcp_servers.postroom]" in written
+    parts = CLIENTS["codex"].parts(home.path, home.installed)
+    assert writing.plan(parts, writing.receipt_of("codex", home.path)) == []
+    writing.undo(parts, writing.receipt_of("codex", home.path))
+
+    assert (home.path / "config.toml").read_text() == (alone / "config.toml").read_text()
+    assert not (home.path / "hooks.json").exists()

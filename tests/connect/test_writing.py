@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,19 @@ def test_connecting_again_changes_nothing_and_keeps_what_was_there_before(home: 
     assert connect(home) == first
 
     assert tree(home) == between
+    disconnect(home)
+    assert tree(home) == before
+
+
+def test_two_at_once_leave_one_receipt_with_the_bytes_of_before(home: Path) -> None:
+    before = tree(home)
+
+    with ThreadPoolExecutor(8) as several:
+        for done in [several.submit(connect, home) for _ in range(8)]:
+            done.result()
+
+    said = json.loads((home / "hooks.json").read_text())["hooks"]
+    assert len(said["Stop"]) == 2
     disconnect(home)
     assert tree(home) == before
 

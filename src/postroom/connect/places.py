@@ -79,8 +79,10 @@ def write_hook() -> Path:
     """
     source = files("postroom.connect").joinpath("hook.sh").read_text()
     relay = Path(__file__).with_name("relay.py")
-    content = source.replace("@PYTHON@", shlex.quote(sys.executable)).replace(
-        "@RELAY@", shlex.quote(str(relay))
+    content = (
+        source.replace("@PYTHON@", shlex.quote(sys.executable))
+        .replace("@RELAY@", shlex.quote(str(relay)))
+        .replace("@HEADLESS@", "1" if read_settings().headless else "")
     )
     path = hook()
     try:

@@ -7,8 +7,10 @@ came. A file that only we have changed gets its bytes back; from another one onl
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import json
+import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -133,7 +135,8 @@ def plan(parts: Iterable[Part], receipt: Receipt) -> list[Step]:
     steps = []
     for part in parts:
         old = files.content_of(part.path)
-        steps.append(Step(part.path, old, _with(part, receipt, old)[1]))
+        if not _well(part, receipt, old):
+            steps.append(Step(part.path, old, _with(part, receipt, old)[1]))
     return [step for step in steps if step.new != step.old]
 
 
@@ -145,6 +148,11 @@ def write(parts: Sequence[Part], receipt: Receipt) -> Receipt:
         StateUnwritable: a file cannot be written.
     """
     files.check_folder(receipt.home)
+    with _alone():
+        return _written(parts, receipt_of(receipt.client, receipt.home))
+
+
+def _written(parts: Sequence[Part], receipt: Receipt) -> Receipt:
     done: list[Step] = []
     first = receipt
     try:
@@ -166,10 +174,16 @@ def undo(parts: Sequence[Part], receipt: Receipt) -> list[Undone]:
 
     Args:
         parts: as this version would write them.
+        receipt: for which client and home; what it says is read again.
 
     Raises:
         StateUnwritable: a file cannot be written.
     """
+    with _alone():
+        return _undone(parts, receipt_of(receipt.client, receipt.home))
+
+
+def _undone(parts: Sequence[Part], receipt: Receipt) -> list[Undone]:
     edits = {part.path: part.edit for part in parts}
     found = []
     for path in {**receipt.written, **edits}:
@@ -187,8 +201,11 @@ def undo(parts: Sequence[Part], receipt: Receipt) -> list[Undone]:
 def _put(part: Part, receipt: Receipt, done: list[Step]) -> Receipt:
     """Write one file, its receipt first."""
 
-    def make(now: bytes | None) -> bytes:
+    def make(now: bytes | None) -> bytes | None:
         nonlocal receipt
+        if _well(part, receipt_before, now):
+            receipt = receipt_before
+            return now
         before, new = _with(part, receipt_before, now)
         written = Written(before, hashlib.sha256(new).hexdigest())
         receipt = replace(receipt_before, written={**receipt_before.written, part.path: written})
@@ -200,6 +217,14 @@ def _put(part: Part, receipt: Receipt, done: list[Step]) -> Receipt:
     done.append(Step(part.path, None, None))
     files.change(part.path, make)
     return receipt
+
+
+def _well(part: Part, receipt: Receipt, now: bytes | None) -> bool:
+    """Whether the file has what is ours by this receipt, whatever else others have made of it since."""
+    if now is None or part.path not in receipt.written:
+        return False
+    with _named(part.path):
+        return part.edit.there(now)
 
 
 def _with(part: Part, receipt: Receipt, now: bytes | None) -> tuple[bytes | None, bytes]:
@@ -288,6 +313,21 @@ def _keep(receipt: Receipt) -> None:
             path.unlink(missing_ok=True)
     except OSError as error:
         raise StateUnwritable(f"cannot write {path}: {error.strerror}") from error
+
+
+@contextmanager
+def _alone() -> Generator[None]:
+    """Keep others of this user from writing meanwhile: a receipt that one has read would be another's by then."""
+    path = places.folder() / "receipts.lock"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StateUnwritable(f"cannot write {path}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
