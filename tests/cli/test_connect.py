@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from postroom.cli.commands.login import save
+from postroom.cli.root import run
+from postroom.client.logins import Login, Logins
 from postroom.connect import places
 from postroom.connect.clients import claude, codex, gemini
 from tests.cli.conftest import Run
@@ -82,6 +85,24 @@ def test_what_is_chosen_stays_until_it_is_chosen_anew(postroom: Run, tmp_path: P
     assert (found.wake_from, found.mute, found.headless) == (("rev", "workers"), (), True)
     assert found.state == str(tmp_path)
     assert postroom("connect", "codex", "--yes", "--wake-from", "no nick").status == 2
+
+
+def test_a_post_room_of_another_machine_is_the_login_of_its_person(
+    postroom: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = Login("box", "https://box.example:4281", "a2a_key", nick="ann", org="lab", kind="human")
+    program = Login("bot", "https://box.example:4281", "a2a_other", nick="bot", kind="service")
+    save(Logins({"box": mine, "bot": program}, "box"))
+    monkeypatch.setenv("POSTROOM_URL", "box")
+    monkeypatch.delenv("POSTROOM_STATE", raising=False)
+
+    assert run(["connect", "claude", "--yes"]) == 0
+    found = places.read_settings()
+    assert (found.login, found.org, found.state) == ("box", "lab", "")
+
+    monkeypatch.setenv("POSTROOM_URL", "bot")
+    assert run(["connect", "claude", "--yes"]) == 2
+    assert places.read_settings() == found
 
 
 def test_the_list_says_which_homes_are_connected(
@@ -183,6 +204,21 @@ def test_doctor_says_whether_files_are_as_they_were_written(
     assert sorted(states) == ["missing", "ok", "ok"]
     assert postroom("doctor", "connect").status == 10
     assert "postroom connect claude" in postroom("doctor", "connect").out
+
+
+@pytest.mark.requirement("connect-doctor-tells")
+@pytest.mark.parametrize("broken", ["gone", "of another version"])
+def test_doctor_looks_at_the_file_that_hooks_run(
+    postroom: Run, standin: Standin, broken: str
+) -> None:
+    postroom("connect", "gemini", "--yes")
+    places.hook().unlink()
+    if broken == "of another version":
+        places.hook().write_text("exit 0")
+
+    assert [one["state"] for one in findings(postroom)["connect", "hook"]] == ["missing"]
+    postroom("connect", "gemini", "--yes")
+    assert [one["state"] for one in findings(postroom)["connect", "hook"]] == ["ok"]
 
 
 @pytest.mark.requirement("connect-doctor-tells")

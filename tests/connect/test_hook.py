@@ -7,6 +7,7 @@ import shutil
 import socket
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -192,6 +193,18 @@ def test_it_does_nothing_in_a_worker_nor_where_nobody_watches(
         assert client.wait().wait(DEADLINE) == 0, (
             "a run that waits for a hook in the background would not begin"
         )
+
+
+def test_runs_that_nobody_watches_have_an_address_where_the_person_has_chosen_so(
+    shared_room: PostRoom, tmp_path: Path
+):
+    with connected(shared_room, tmp_path) as made:
+        words = [sys.executable, "-m", "postroom", "connect", "claude", "--yes", "--headless"]
+        state = ["--state", str(shared_room.state)]
+        subprocess.run([*words, *state], env=made.env, check=True, capture_output=True)
+        client = made.client()
+        client.env |= {"CLAUDE_CODE_ENTRYPOINT": "sdk-cli"}
+        client.start()
 
 
 def test_what_it_says_is_what_the_client_reads(app: Terminal, shared: Connected):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,9 +22,26 @@ def findings(machine: Machine) -> list[Finding]:
     installed = Installed(places.hook(), settings.approvals)
     status = asking.status()
     found = [_post_room(settings), _run(status)]
+    if writing.receipts():
+        found.append(_hook(installed.hook))
     for client in CLIENTS.values():
         found += _client(client, machine, installed, status)
     return found
+
+
+def _hook(path: Path) -> Finding:
+    try:
+        content = files.content_of(path)
+    except PostroomError as error:
+        return Finding("connect", "hook", MISSING, error.message, "postroom connect CLIENT")
+    if content is None:
+        return Finding(
+            "connect", "hook", MISSING, f"{path} is not there", "postroom connect CLIENT"
+        )
+    if content != places.hook_content().encode():
+        detail = f"{path} is that of another version or another place of Postroom"
+        return Finding("connect", "hook", MISSING, detail, "postroom connect CLIENT")
+    return Finding("connect", "hook", OK, f"{path} is as it has to be")
 
 
 def _post_room(settings: places.Settings) -> Finding:
@@ -97,8 +113,6 @@ def _home(
             yield Finding(
                 client.name, "files", OK if well else MISSING, f"{part.path} {said}", again
             )
-    if not os.access(installed.hook, os.R_OK):
-        yield Finding(client.name, "hook", MISSING, f"{installed.hook} is not there", again)
     for remark in client.remarks(Home(home, machine, installed)):
         state = OK if remark.well and not remark.remedy else NOTE if remark.well else MISSING
         yield Finding(client.name, remark.what, state, remark.detail, remark.remedy)

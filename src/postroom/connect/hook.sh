@@ -8,7 +8,7 @@ PYTHON=@PYTHON@
 # In a worker, whose sidecar brings its mail; and in a run that nobody watches, unless it is asked for.
 [ -z "$POSTROOM_API" ] || exit 0
 case "$CLAUDE_CODE_ENTRYPOINT$CLAUDE_CODE_SESSION_ATTENDED" in
-sdk-* | *0) [ -n "$POSTROOM_CONNECT@HEADLESS@" ] && [ "$2" != wait ] || exit 0 ;;
+sdk-* | *0) [ -n "${POSTROOM_CONNECT}@HEADLESS@" ] && [ "$2" != wait ] || exit 0 ;;
 esac
 
 RUN=$PYTHON

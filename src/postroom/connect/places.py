@@ -71,19 +71,24 @@ def hook_command(client: str, event: str) -> str:
     return f"[ -r {path} ] && exec sh {path} {client} {event}; exit 0"
 
 
-def write_hook() -> Path:
-    """Write the file that clients run, for the interpreter of this process; one that is the same stays.
-
-    Raises:
-        StateUnwritable: the disk is full or read-only.
-    """
+def hook_content() -> str:
+    """What the file that clients run has to hold, for this interpreter and what the person has chosen."""
     source = files("postroom.connect").joinpath("hook.sh").read_text()
     relay = Path(__file__).with_name("relay.py")
-    content = (
+    return (
         source.replace("@PYTHON@", shlex.quote(sys.executable))
         .replace("@RELAY@", shlex.quote(str(relay)))
         .replace("@HEADLESS@", "1" if read_settings().headless else "")
     )
+
+
+def write_hook() -> Path:
+    """Write the file that clients run; one that is the same stays.
+
+    Raises:
+        StateUnwritable: the disk is full or read-only.
+    """
+    content = hook_content()
     path = hook()
     try:
         if path.is_file() and path.read_text() == content:
