@@ -22,7 +22,7 @@ from _socket import socket, AF_UNIX
 from fcntl import flock, LOCK_EX, LOCK_NB
 python, folder, client, event = sys.argv[1:5]
 waits, most = event == "wait", 4 << 20
-pid = client == "claude" and os.environ.get("CLAUDE_PID") or sys.argv[5]
+pid = os.environ.get("CLAUDE_PID") or sys.argv[5]
 
 def told():
     pieces, size = [], 0
