@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from postroom.connect import files, places, writing
-from postroom.connect.clients import CLIENTS
+from postroom.connect.clients import CLIENTS, codex
 from postroom.connect.clients.base import Installed
 from postroom.connect.edits import OwnFile
 from postroom.errors import Conflict, EnvironmentFault, InvalidInput, PostroomError, StateUnwritable
@@ -112,15 +112,19 @@ def test_two_at_once_leave_one_receipt_with_the_bytes_of_before(home: Path) -> N
     assert tree(home) == before
 
 
-def test_another_version_takes_the_place_of_the_one_before(home: Path) -> None:
+def test_another_version_takes_the_place_of_the_one_before(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = tree(home)
     connect(home)
-    asking = CLIENTS["codex"].parts(home, Installed(places.hook(), approvals=True))
+    monkeypatch.setattr(codex, "events_of", lambda _: ["Stop", "PermissionRequest"])
 
-    writing.write(asking, writing.receipt_of("codex", home))
+    connect(home)
     said = json.loads((home / "hooks.json").read_text())["hooks"]
-    assert len(said["PermissionRequest"]) == 1
-    assert len(said["Stop"]) == 2
+    assert {event: len(groups) for event, groups in said.items()} == {
+        "Stop": 2,
+        "PermissionRequest": 1,
+    }
 
     disconnect(home)
     assert tree(home) == before

@@ -109,7 +109,7 @@ def command(
     said = {"wake_from": wake_from, "mute": mute, "headless": headless}
     chosen = {name: value for name, value in said.items() if value is not None}
     settings = replace(_post_room(places.read_settings()), **chosen)
-    installed = Installed(places.hook(), settings.approvals)
+    installed = Installed(places.hook())
     if client in CLIENTS:
         how = _How(printing=printing, yes=yes, as_json=as_json)
         _connect(CLIENTS[client], installed, settings, how)
@@ -289,7 +289,7 @@ def disconnect(client: str, as_json: bool) -> None:
     known = CLIENTS[client]
     usual = writing.receipt_of(client, known.home(Machine.here()))
     homes = {each.home: each for each in (usual, *writing.receipts(client))}
-    installed = Installed(places.hook(), places.read_settings().approvals)
+    installed = Installed(places.hook())
     undone = [one for receipt in homes.values() for one in _disconnect(known, receipt, installed)]
     if as_json:
         print_json({"files": [{**asdict(one), "path": str(one.path)} for one in undone]})

@@ -22,9 +22,6 @@ SERVER = "postroom"
 HOOK_SECONDS = 10
 """Time-out of a hook; it answers at once."""
 
-ASKING_SECONDS = 75
-"""Time-out of the hook that waits for a person, which gives up by itself before."""
-
 COMMENT = "written by `postroom connect`, taken out by `postroom disconnect`"
 
 
@@ -34,11 +31,9 @@ class Installed:
 
     Attributes:
         hook: the file that hooks and MCP servers run.
-        approvals: what a session asks its person is asked here, too.
     """
 
     hook: Path
-    approvals: bool = False
 
     def mark(self, client: str) -> str:
         """What each command of ours has, and no other."""

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from postroom.connect.clients.base import (
-    ASKING_SECONDS,
     SERVER,
     Client,
     Home,
@@ -49,8 +48,6 @@ def _hooks(installed: Installed) -> dict[str, list[dict[str, Any]]]:
     for event in WAKING:
         waiting = installed.handler(NAME, "wait", WAITING_SECONDS)
         hooks[event].append({**waiting, "asyncRewake": True})
-    if installed.approvals:
-        hooks["PermissionRequest"] = [installed.handler(NAME, "PermissionRequest", ASKING_SECONDS)]
     return {event: [{"hooks": handlers}] for event, handlers in hooks.items()}
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from postroom.connect import toml_text
 from postroom.connect.clients.base import (
-    ASKING_SECONDS,
     COMMENT,
     SERVER,
     Client,
@@ -38,9 +37,6 @@ def _parts(home: Path, installed: Installed) -> list[Part]:
         event: installed.handler(NAME, event, *((3,) if event in QUICK else ()))
         for event in events_of(NAME)
     }
-    if installed.approvals:
-        asking = installed.handler(NAME, "PermissionRequest", ASKING_SECONDS)
-        handlers["PermissionRequest"] = asking
     groups = {event: {"hooks": [handler]} for event, handler in handlers.items()}
     server = Table(("mcp_servers", SERVER), installed.server(NAME), COMMENT)
     return [
