@@ -19,7 +19,7 @@ from postroom.cli.options import (
 )
 from postroom.cli.output import print_json, print_table
 from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError
-from postroom.lines.words import Cell
+from postroom.lines.text import Cell
 from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
