@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.fakes.model.dialect import INPUT_TOKENS, OUTPUT_TOKENS, event, words
-from tests.fakes.model.script import Ask, Conversation, Edit, Fail, Run, Say, Step
+from tests.fakes.model.script import (
+    Ask,
+    Call,
+    Conversation,
+    Edit,
+    Fail,
+    Run,
+    Runs,
+    Say,
+    Step,
+    offered,
+)
 
 _number = itertools.count(1)
 
@@ -34,16 +45,14 @@ def read(body: Mapping[str, Any]) -> Conversation:
         elif said:
             # Prompts that had no answer are blocks of the same message; the last one counts.
             user, results = said[-1], []
-    return Conversation(
-        user, tuple(results), tuple(t.get("name", "") for t in body.get("tools") or ())
-    )
+    return Conversation(user, tuple(results), tuple(_names(body)))
 
 
 def stream(step: Step, path: str, body: Mapping[str, Any]) -> Iterator[bytes]:
     """See `Dialect`."""
     message = _message(body)
     yield _event("message_start", message=message | {"content": [], "stop_reason": None})
-    blocks = _blocks(step)
+    blocks = _blocks(step, _names(body))
     for index, block in enumerate(blocks):
         yield from _block(index, block)
     usage = {"output_tokens": OUTPUT_TOKENS}
@@ -59,7 +68,7 @@ def whole(step: Step, path: str, body: Mapping[str, Any]) -> dict[str, Any] | No
         return {"input_tokens": INPUT_TOKENS}
     if body.get("stream"):
         return None
-    blocks = _blocks(step)
+    blocks = _blocks(step, _names(body))
     return _message(body) | {"content": blocks, "stop_reason": _reason(blocks)}
 
 
@@ -85,7 +94,11 @@ def _message(body: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _blocks(step: Step) -> list[dict[str, Any]]:
+def _names(body: Mapping[str, Any]) -> list[str]:
+    return [tool.get("name", "") for tool in body.get("tools") or ()]
+
+
+def _blocks(step: Step, tools: Sequence[str]) -> list[dict[str, Any]]:
     thought = (
         [{"type": "thinking", "thinking": step.thought, "signature": "c2ln"}]
         if step.thought
@@ -95,23 +108,31 @@ def _blocks(step: Step) -> list[dict[str, Any]]:
         case Say(text):
             return [*thought, {"type": "text", "text": text}]
         case Run(command):
-            deed = _call("Bash", {"command": command, "description": "scripted"})
+            deed = _shell(command)
+        case Runs(commands):
+            return [*thought, *(_shell(command) for command in commands)]
+        case Call(tool, arguments):
+            deed = _call(offered(tool, tools), json.loads(arguments))
         case Edit(file, text):
             deed = _call("Write", {"file_path": file, "content": text})
         case Ask(question, options):
-            offered = [
+            choices = [
                 {"label": option, "description": option} for option in options or ("yes", "no")
             ]
             asked = {
                 "question": question,
                 "header": "Scripted",
-                "options": offered,
+                "options": choices,
                 "multiSelect": False,
             }
             deed = _call("AskUserQuestion", {"questions": [asked]})
         case Fail():
             raise ValueError("a failure has no answer")
     return [*thought, {"type": "text", "text": "Using a tool."}, deed]
+
+
+def _shell(command: str) -> dict[str, Any]:
+    return _call("Bash", {"command": command, "description": "scripted"})
 
 
 def _call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:

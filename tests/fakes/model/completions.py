@@ -15,7 +15,18 @@ from tests.fakes.model.dialect import (
     event,
     words,
 )
-from tests.fakes.model.script import Ask, Conversation, Edit, Fail, Run, Say, Step
+from tests.fakes.model.script import (
+    Ask,
+    Call,
+    Conversation,
+    Edit,
+    Fail,
+    Run,
+    Runs,
+    Say,
+    Step,
+    offered,
+)
 
 _number = itertools.count(1)
 
@@ -79,8 +90,10 @@ def _message(step: Step, body: Mapping[str, Any]) -> dict[str, Any]:
             deed = _call(_shell(body), command=command, description="scripted")
         case Edit(file, text):
             deed = _call("write", filePath=file, content=text)
-        case Fail():
-            raise ValueError("a failure has no answer")
+        case Call(tool, arguments):
+            deed = _call(offered(tool, _names(body)), **json.loads(arguments))
+        case Runs() | Fail():
+            raise ValueError("this dialect has no answer for it")
     return {"role": "assistant", "content": "Using a tool.", "tool_calls": [deed]}
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.fakes.model.dialect import (
@@ -13,7 +14,18 @@ from tests.fakes.model.dialect import (
     event,
     words,
 )
-from tests.fakes.model.script import Ask, Conversation, Edit, Fail, Run, Say, Step
+from tests.fakes.model.script import (
+    Ask,
+    Call,
+    Conversation,
+    Edit,
+    Fail,
+    Run,
+    Runs,
+    Say,
+    Step,
+    offered,
+)
 
 _STATES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED"}
 
@@ -41,7 +53,7 @@ def read(body: Mapping[str, Any]) -> Conversation:
 
 def stream(step: Step, path: str, body: Mapping[str, Any]) -> Iterator[bytes]:
     """See `Dialect`."""
-    *most, last = _pieces(step)
+    *most, last = _pieces(step, _names(body))
     for piece in most:
         yield event(_answer([piece]))
     yield event(_answer([last], last=True))
@@ -53,7 +65,7 @@ def whole(step: Step, path: str, body: Mapping[str, Any]) -> dict[str, Any] | No
         return {"totalTokens": INPUT_TOKENS}
     if path.endswith(":streamGenerateContent"):
         return None
-    return _answer(_pieces(step), last=True)
+    return _answer(_pieces(step, _names(body)), last=True)
 
 
 def failure(status: int) -> dict[str, Any]:
@@ -62,7 +74,7 @@ def failure(status: int) -> dict[str, Any]:
     return {"error": {"code": status, "message": "scripted failure", "status": state}}
 
 
-def _pieces(step: Step) -> list[dict[str, Any]]:
+def _pieces(step: Step, tools: Sequence[str]) -> list[dict[str, Any]]:
     """The parts in which an answer comes; a call is preceded by words, for which a slow step does not wait."""
     thought = [{"text": step.thought, "thought": True}] if step.thought else []
     match step.deed:
@@ -72,8 +84,10 @@ def _pieces(step: Step) -> list[dict[str, Any]]:
             deed = _call("run_shell_command", command=command, description="scripted")
         case Edit(file, text):
             deed = _call("write_file", file_path=file, content=text)
-        case Fail():
-            raise ValueError("a failure has no answer")
+        case Call(tool, arguments):
+            deed = _call(offered(tool, tools), **json.loads(arguments))
+        case Runs() | Fail():
+            raise ValueError("this dialect has no answer for it")
     return [*thought, {"text": "Using a tool."}, deed]
 
 

@@ -15,7 +15,18 @@ from tests.fakes.model.dialect import (
     event,
     words,
 )
-from tests.fakes.model.script import Ask, Conversation, Edit, Fail, Run, Say, Step
+from tests.fakes.model.script import (
+    Ask,
+    Call,
+    Conversation,
+    Edit,
+    Fail,
+    Run,
+    Runs,
+    Say,
+    Step,
+    offered,
+)
 
 _number = itertools.count(1)
 
@@ -92,6 +103,10 @@ def _items(step: Step, body: Mapping[str, Any]) -> list[dict[str, Any]]:
             return [*thought, _message(text)]
         case Run(command):
             deed = _shell(command, body)
+        case Runs(commands):
+            return [*thought, *(_shell(command, body) for command in commands)]
+        case Call(tool, arguments):
+            deed = _called(tool, arguments, body)
         case Edit(file, text):
             deed = _edit(file, text, body)
         case Ask(question, options):
@@ -114,6 +129,15 @@ def _shell(command: str, body: Mapping[str, Any]) -> dict[str, Any]:
     }
     name = next((name for name in arguments if name in _names(body)), "shell")
     return _call(name, arguments[name])
+
+
+def _called(tool: str, arguments: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    call = _call(offered(tool, _names(body)), json.loads(arguments))
+    spaces = (outer for outer in body.get("tools") or () if outer.get("type") == "namespace")
+    for space in spaces:
+        if any(inner.get("name") == call["name"] for inner in space.get("tools") or ()):
+            return call | {"namespace": space["name"]}
+    return call
 
 
 def _edit(file: str, text: str, body: Mapping[str, Any]) -> dict[str, Any]:

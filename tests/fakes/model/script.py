@@ -1,6 +1,8 @@
 """What the fake model does: read from the last text of the user. Pure.
 
     RUN:[command]          a call of the agent's shell tool
+    RUNS:[one;;two]        several calls of it, side by side
+    CALL:[tool]=[{...}]    a call of the first tool offered whose name ends so; JSON that ends with the first `}]`
     EDIT:[file]=[text]     a call of its tool that writes a file (the path as the agent wants it: absolute for some)
     ASK:[question|a|b]     a call of its tool that asks the user, where it has one; else the question as text
     THINK:[text]           thoughts before the next step
@@ -16,12 +18,14 @@ answered `Hello from the fake model.`, and a turn of steps ends with `All done. 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 HELLO = "Hello from the fake model."
 _WORD = re.compile(
     r"EDIT:\[(?P<file>[^\]]*)\]=\[(?P<text>[^\]]*)\]"
-    r"|(?P<word>RUN|ASK|THINK|SAY|FAIL):\[(?P<of>[^\]]*)\]"
+    r"|CALL:\[(?P<tool>\w+)\]=\[(?P<arguments>\{.*?\})\]"
+    r"|(?P<word>RUNS|RUN|ASK|THINK|SAY|FAIL):\[(?P<of>[^\]]*)\]"
     r"|\b(?P<bare>FAIL|SLOW)\b",
 )
 _KEPT = 2000
@@ -58,6 +62,21 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Runs:
+    """Several calls of the shell tool in one answer."""
+
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the first tool that is offered whose name ends so."""
+
+    tool: str
+    arguments: str
+
+
+@dataclass(frozen=True)
 class Edit:
     """A call of the tool that writes a file."""
 
@@ -81,7 +100,7 @@ class Fail:
     retry_after: str = ""
 
 
-Deed = Say | Run | Edit | Ask | Fail
+Deed = Say | Run | Runs | Call | Edit | Ask | Fail
 
 
 @dataclass(frozen=True)
@@ -105,8 +124,10 @@ def next_step(conversation: Conversation) -> Step:
     if not conversation.tools:
         # A side errand of the agent, such as a title for the session.
         return Step(Say("A title"))
-    if done < len(steps):
-        return steps[done]
+    for step in steps:
+        if done <= 0:
+            return step
+        done -= len(step.deed.commands) if isinstance(step.deed, Runs) else 1
     if not steps:
         return Step(Say(HELLO))
     last = conversation.results[-1] if conversation.results else ""
@@ -138,11 +159,15 @@ _NONE = {"garbage": GARBAGE, "nothing": NOTHING}
 def _deed(word: re.Match[str]) -> Deed:
     if word["file"] is not None:
         return Edit(word["file"], word["text"])
+    if word["tool"]:
+        return Call(word["tool"], word["arguments"])
     if word["bare"]:
         return Fail(500)
     of = word["of"]
     if word["word"] == "RUN":
         return Run(of)
+    if word["word"] == "RUNS":
+        return Runs(tuple(of.split(";;")))
     if word["word"] == "FAIL":
         status, _, after = of.partition("|")
         return Fail(_NONE.get(status) or int(status), after)
@@ -150,3 +175,8 @@ def _deed(word: re.Match[str]) -> Deed:
         return Say(of)
     question, *options = of.split("|")
     return Ask(question, tuple(options))
+
+
+def offered(tool: str, tools: Sequence[str]) -> str:
+    """The name under which an agent offers a tool; its own if it is not among them."""
+    return next((name for name in tools if name.endswith(tool)), tool)
