@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -52,7 +53,7 @@ def stream(step: Step, path: str, body: Mapping[str, Any]) -> Iterator[bytes]:
     """See `Dialect`."""
     message = _message(body)
     yield _event("message_start", message=message | {"content": [], "stop_reason": None})
-    blocks = _blocks(step, _names(body))
+    blocks = _blocks(step, _callable(body))
     for index, block in enumerate(blocks):
         yield from _block(index, block)
     usage = {"output_tokens": OUTPUT_TOKENS}
@@ -68,7 +69,7 @@ def whole(step: Step, path: str, body: Mapping[str, Any]) -> dict[str, Any] | No
         return {"input_tokens": INPUT_TOKENS}
     if body.get("stream"):
         return None
-    blocks = _blocks(step, _names(body))
+    blocks = _blocks(step, _callable(body))
     return _message(body) | {"content": blocks, "stop_reason": _reason(blocks)}
 
 
@@ -96,6 +97,11 @@ def _message(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _names(body: Mapping[str, Any]) -> list[str]:
     return [tool.get("name", "") for tool in body.get("tools") or ()]
+
+
+def _callable(body: Mapping[str, Any]) -> list[str]:
+    """Names of the tools, and of those that the agent only names in a note until the model looks for them."""
+    return [*_names(body), *re.findall(r"\bmcp__\w+", json.dumps(body.get("messages")))]
 
 
 def _blocks(step: Step, tools: Sequence[str]) -> list[dict[str, Any]]:

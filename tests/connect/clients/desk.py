@@ -1,0 +1,300 @@
+"""A person's desk: real clients in terminals, connected to a real post room, with a fake model behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.agents.programs import CLAUDE, CODEX, installed
+from tests.connect.clients.terminal import DOWN, ENTER, Terminal
+from tests.connect.conftest import Connected, until
+from tests.e2e.conftest import PostRoom, gone
+from tests.fakes.model.server import FakeModel, Request
+from tests.workspaces.bench import QUIET, git
+
+T = TypeVar("T")
+
+KEY = "sk-ant-api03-" + "x" * 80
+
+
+class Desk(Connected):
+    """A person with a home of their own, who connects clients by the command.
+
+    Attributes:
+        home: the person's.
+        model: of all clients.
+    """
+
+    def __init__(self, room: PostRoom, home: Path, model: FakeModel, *clients: str) -> None:
+        self.room = room
+        self.home = home
+        self.model = model
+        self.clients = []
+        self.env = {
+            **room.env,
+            **QUIET,
+            "HOME": str(home),
+            "SHELL": "/bin/sh",
+            "POSTROOM_CONNECT_LINGER": "30",
+        }
+        self.open_windows: list[Window] = []
+        for client in clients:
+            self.command("connect", client, "--yes")
+        self.folder = home / ".local" / "share" / "postroom" / "connect"
+        self.hook = self.folder / "hook"
+
+    def command(self, *words: str) -> str:
+        """A command of the person; its output."""
+        done = subprocess.run(
+            self.room.command(*words), env=self.env, text=True, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def project(self, name: str) -> Path:
+        """A repository."""
+        place = self.home / name
+        if not place.exists():
+            place.mkdir()
+            git(place, "init", "--quiet")
+        return place
+
+    def asked(self, text: str) -> list[Request]:
+        """The requests at the model in whose conversation a text stands."""
+        return [one for one in self.model.asked() if text in json.dumps(one.body)]
+
+    def mail(self, message: str) -> dict[str, Any]:
+        """A message as its sender sees it."""
+        with self.room.client() as client:
+            return dict(client.message(message))
+
+    def reaches(self, message: str, state: str) -> None:
+        """Wait for the state of a message."""
+        until(lambda: self.state(message) == state, f"{message} is not {state}")
+
+    def waits(self, nick: str, number: int = 1) -> None:
+        """Wait until mail of a session is there and not handed over."""
+        until(lambda: self.sessions()[nick]["waiting"] >= number, "no mail waits")
+
+    def close(self) -> None:
+        """Close all windows, and end `run`."""
+        for window in self.open_windows:
+            window.close()
+        super().close()
+
+
+class Window:
+    """A client in a terminal of its own.
+
+    Attributes:
+        nick: address of its session.
+    """
+
+    def __init__(self, desk: Desk, folder: Path) -> None:
+        self.desk = desk
+        self.folder = folder
+        self.nick = ""
+        self.terminal: Terminal
+        desk.open_windows.append(self)
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """How its session stands with `run`."""
+        return self.desk.sessions().get(self.nick, {})
+
+    def until(self, find: Callable[[], T], what: str) -> T:
+        """What `find` finds; a failure shows the window."""
+        try:
+            return until(find)
+        except AssertionError:
+            raise AssertionError(f"{what}; the window shows:\n{self.terminal.text}") from None
+
+    def say(self, text: str) -> None:
+        """A prompt of the person."""
+        self.terminal.enter(text)
+
+    def is_idle(self) -> bool:
+        """Whether its turn has ended."""
+        return self.row.get("state") == "idle"
+
+    def idle(self) -> None:
+        """Wait for the end of its turn."""
+        self.until(self.is_idle, f"@{self.nick} is not idle")
+
+    def turn(self, text: str) -> None:
+        """A whole turn."""
+        before = len(self.desk.asked(text))
+        self.say(text)
+        self.until(lambda: len(self.desk.asked(text)) > before, f"nobody is asked {text!r}")
+        self.idle()
+
+    def at_work(self) -> Path:
+        """Have it run a tool until the file that is returned is there."""
+        begun, end = self.folder / "begun", self.folder / "end"
+        begun.unlink(missing_ok=True)
+        end.unlink(missing_ok=True)
+        self.say("RUN:[touch begun; until test -e end; do sleep 0.05; done] SLOW SAY:[done]")
+        self.until(begun.exists, "its tool has not begun")
+        return end
+
+    def close(self) -> None:
+        """Close the window."""
+        self.terminal.close()
+
+
+def registered(window: Window, pid: int) -> str:
+    """The nick of the session that has this process, once there is one."""
+
+    def found() -> str:
+        rows = window.desk.sessions().values()
+        return next((row["nick"] for row in rows if row["pid"] == pid), "")
+
+    return until(found, "no session has registered")
+
+
+class Claude(Window):
+    """Claude Code."""
+
+    def __init__(self, desk: Desk, folder: Path, *words: str) -> None:
+        super().__init__(desk, folder)
+        trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+        state = _read(desk.home / ".claude.json")
+        state |= {"hasCompletedOnboarding": True, "theme": "dark", "numStartups": 5}
+        state |= {"hasSeenAutoDefaultNotice": True, "hasResetAutoModeOptInForDefaultOffer": True}
+        state["customApiKeyResponses"] = {"approved": [KEY[-20:]], "rejected": []}
+        state.setdefault("projects", {})[str(folder)] = trusted
+        _write(desk.home / ".claude.json", state)
+        allowed = ["Bash", "mcp__plugin_postroom_postroom"]
+        _write(desk.home / ".claude" / "settings.json", {"permissions": {"allow": allowed}})
+        self.open(*words)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of the program."""
+        return self.desk.env | {
+            "ANTHROPIC_BASE_URL": self.desk.model.url,
+            "ANTHROPIC_API_KEY": KEY,
+            "DISABLE_AUTOUPDATER": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        }
+
+    def open(self, *words: str) -> None:
+        """Start the program, and wait until its session has an address."""
+        self.terminal = Terminal([str(installed(CLAUDE)), *words], self.folder, self.env)
+        self.nick = registered(self, self.terminal.process.pid)
+        self.terminal.shows("❯")
+
+    def unwatched(self, prompt: str) -> str:
+        """What a run without a terminal prints."""
+        words = [installed(CLAUDE), "-p", prompt]
+        more: dict[str, Any] = {"text": True, "capture_output": True, "check": True}
+        done = subprocess.run(
+            words, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, timeout=30, **more
+        )
+        return done.stdout
+
+    @property
+    def session(self) -> str:
+        """The client's id of its session."""
+        file = self.desk.home / ".claude" / "sessions" / f"{self.terminal.process.pid}.json"
+        return _read(file)["sessionId"]
+
+
+class Codex(Window):
+    """Codex; its session begins with its first prompt."""
+
+    def __init__(self, desk: Desk, folder: Path, *words: str) -> None:
+        super().__init__(desk, folder)
+        self.config = desk.home / ".codex" / "config.toml"
+        self.open(*words)
+
+    def open(self, *words: str) -> None:
+        """Start the program, and trust its hooks if it asks."""
+        before = self.config.read_text()
+        program = installed(CODEX)
+        path = f"{program.parent}{os.pathsep}{self.desk.env['PATH']}"
+        env = self.desk.env | {"FAKE_KEY": "none", "PATH": path}
+        self.terminal = Terminal([str(program), *words], self.folder, env)
+        if "trusted_hash" not in before:
+            self.terminal.shows("Trust all")
+            while "› 2. Trust all" not in self.terminal.text:
+                self.terminal.press(DOWN)
+                time.sleep(0.1)
+            self.terminal.press(ENTER)
+            until(lambda: "Trust all" not in self.terminal.text)
+        self.terminal.shows("›")
+
+    def begin(self, text: str) -> None:
+        """The first turn, with which the session gets its address."""
+        known = set(self.desk.sessions())
+        self.say(text)
+        self.nick = until(lambda: next(iter(set(self.desk.sessions()) - known), ""))
+        until(lambda: self.desk.asked(text))
+        self.idle()
+
+    def close(self) -> None:
+        """Close the window, and end the daemon that all windows of this home share."""
+        super().close()
+        home = f"HOME={self.desk.home}".encode()
+        for pid in _processes("codex"):
+            if home in _environment(pid):
+                os.kill(pid, signal.SIGKILL)
+                until(lambda pid=pid: gone(pid))
+
+
+def codex_config(desk: Desk, *folders: Path) -> None:
+    """What a person has set up in Codex before it is connected."""
+    trusted = "".join(f'[projects."{folder}"]\ntrust_level = "trusted"\n' for folder in folders)
+    file = desk.home / ".codex" / "config.toml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(
+        f"""# the person's own
+model = "gpt-5.1-codex"
+model_provider = "fake"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+check_for_update_on_startup = false
+
+[model_providers.fake]
+name = "fake"
+base_url = "{desk.model.url}/v1"
+wire_api = "responses"
+env_key = "FAKE_KEY"
+
+{trusted}"""
+    )
+
+
+def _processes(name: str) -> list[int]:
+    """Processes whose program has this name."""
+    found = Path("/proc").glob("[0-9]*")
+    return [int(place.name) for place in found if _program(place) == name]
+
+
+def _program(place: Path) -> str:
+    try:
+        return (place / "exe").readlink().name
+    except OSError:
+        return ""
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _read(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def _write(file: Path, value: Mapping[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(value))

@@ -1,0 +1,165 @@
+"""Claude Code itself, in a terminal, connected to a real post room: mail arrives, and receipts tell the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from postroom.protocol.frame import AGAIN
+from tests.connect.clients.desk import Claude, Desk
+from tests.connect.clients.terminal import ERASE, ESCAPE
+from tests.connect.conftest import until
+
+# The first test may have to install the program.
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def app(desk: Desk) -> Iterator[Claude]:
+    """A session that is open."""
+    return Claude(desk, desk.project("app"))
+
+
+@pytest.fixture
+def idle(app: Claude, desk: Desk) -> Claude:
+    """That session, between two turns."""
+    desk.model.go.set()
+    desk.model.hold()
+    return app
+
+
+def test_a_session_that_starts_has_an_address_and_its_model_is_told(app: Claude, desk: Desk):
+    app.turn("SAY:[hello]")
+
+    assert app.nick == "app"
+    [request] = desk.asked("this session has the address @app")
+    assert "SAY:[hello]" in str(request.body)
+
+
+def test_mail_in_mid_turn_is_in_the_next_request_and_seen_after_it(idle: Claude, desk: Desk):
+    end = idle.at_work()
+    sent = desk.send(f"@{idle.nick}", "in mid turn: which shape?")
+    desk.waits(idle.nick)
+    assert desk.state(sent) == "accepted"
+    end.touch()
+
+    assert desk.model.waiting.wait(20)
+    assert "| in mid turn: which shape?" in str(desk.model.asked()[-1].body)
+    desk.reaches(sent, "delivered")
+    desk.model.go.set()
+    desk.reaches(sent, "seen")
+
+
+def test_mail_that_comes_while_the_model_answers_makes_the_turn_go_on(idle: Claude, desk: Desk):
+    idle.say("SLOW SAY:[thought]")
+    assert desk.model.waiting.wait(20)
+    sent = desk.send(f"@{idle.nick}", "at the end: which shape?")
+    desk.waits(idle.nick)
+    desk.model.go.set()
+
+    until(lambda: desk.asked("| at the end: which shape?"))
+    desk.reaches(sent, "seen")
+
+
+def test_an_idle_session_is_woken_by_mail(idle: Claude, desk: Desk):
+    idle.turn("SAY:[resting]")
+    sent = desk.send(f"@{idle.nick}", "while it rests: which shape?")
+
+    until(lambda: desk.asked("| while it rests: which shape?"))
+    desk.reaches(sent, "seen")
+    assert "which shape?" in idle.terminal.text or "Stop hook feedback" in idle.terminal.text
+
+
+def test_two_sessions_in_one_repository_write_to_each_other(idle: Claude, desk: Desk):
+    other = Claude(desk, idle.folder)
+    assert other.nick == "app-2"
+    other.turn("SAY:[also here]")
+    given = '{"to": "@app-2", "text": "from one to the other"}'
+    idle.say(f"CALL:[a2a_send_message]=[{given}]")
+
+    [request, *_] = until(lambda: desk.asked("| from one to the other"))
+    assert "From @app (" in str(request.body)
+    sent = found(desk, "from one to the other")
+    assert (sent["from"]["nick"], sent["to"]["nick"]) == ("app", "app-2")
+    desk.reaches(sent["id"], "seen")
+    other.close()
+
+
+def test_clear_keeps_the_address(idle: Claude, desk: Desk):
+    idle.idle()
+    before, uid = idle.session, idle.row["uid"]
+    idle.say("/clear")
+    until(lambda: idle.session != before)
+    idle.turn("SAY:[after a clear]")
+
+    assert idle.row["uid"] == uid
+    assert "has the address @app" in str(desk.model.asked()[-1].body)
+    sent = desk.send("@app", "after the clear: which shape?")
+    until(lambda: desk.asked("| after the clear: which shape?"))
+    desk.reaches(sent, "seen")
+
+
+def test_mail_that_a_killed_client_had_not_proven_comes_again_when_it_resumes(
+    idle: Claude, desk: Desk
+):
+    idle.idle()
+    session, uid = idle.session, idle.row["uid"]
+    end = idle.at_work()
+    sent = desk.send("@app", "before the kill: which shape?")
+    desk.waits("app")
+    end.touch()
+    assert desk.model.waiting.wait(20)
+    desk.reaches(sent, "delivered")
+    idle.terminal.kill()
+    until(lambda: idle.row["state"] == "gone")
+    desk.model.go.set()
+    assert desk.state(sent) == "delivered"
+
+    idle.terminal.close()
+    idle.open("--resume", session)
+    assert idle.row["uid"] == uid
+    until(lambda: repeated(desk, sent))
+    desk.reaches(sent, "seen")
+
+
+def test_a_prompt_that_is_taken_back_has_not_shown_its_mail(idle: Claude, desk: Desk):
+    """Claude Code puts a prompt back into its line when it is interrupted before an answer."""
+    idle.idle()
+    idle.terminal.press(ESCAPE)
+    if True:
+        sent = desk.send("@app", "with the prompt: which shape?")
+        desk.waits("app")
+        idle.say("SLOW SAY:[never mind]")
+        assert desk.model.waiting.wait(20)
+    desk.reaches(sent, "delivered")
+    idle.terminal.press(ESCAPE)
+    until(lambda: "SLOW SAY:[never mind]" in idle.terminal.text.rpartition("❯")[2])
+    assert desk.state(sent) == "delivered"
+    desk.model.go.set()
+
+    idle.terminal.press(ERASE)
+    idle.turn("SAY:[something else]")
+    assert repeated(desk, sent)
+    desk.reaches(sent, "seen")
+
+
+def test_a_run_that_nobody_watches_has_no_address(desk: Desk, idle: Claude):
+    known = set(desk.sessions())
+    assert "hello" in idle.unwatched("SAY:[hello]")
+    assert set(desk.sessions()) == known
+
+
+def found(desk: Desk, text: str) -> dict[str, Any]:
+    """The message that has a text."""
+    with desk.room.client() as client:
+        answer = client.transport.call("GET", "/v1/messages", params={"text": text})
+    [message] = answer["messages"]
+    return message
+
+
+def repeated(desk: Desk, message: str) -> bool:
+    """Whether the model has been told a message again, as the same one."""
+    again = [one for one in desk.asked(message) if AGAIN in str(one.body)]
+    return bool(again)
