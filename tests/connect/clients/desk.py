@@ -6,15 +6,18 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from postroom.client.http import Client
+from postroom.client.locate import locate
 from tests.agents.programs import CLAUDE, CODEX, installed
 from tests.connect.clients.terminal import DOWN, ENTER, Terminal
-from tests.connect.conftest import Connected, until
-from tests.e2e.conftest import PostRoom, gone
+from tests.connect.conftest import Connected
+from tests.e2e.conftest import PostRoom, gone, until
 from tests.fakes.model.server import FakeModel, Request
 from tests.workspaces.bench import QUIET, git
 
@@ -43,11 +46,16 @@ class Desk(Connected):
             "SHELL": "/bin/sh",
             "POSTROOM_CONNECT_LINGER": "30",
         }
+        self._keys: dict[str, str] = {}
         self.open_windows: list[Window] = []
         for client in clients:
-            self.command("connect", client, "--yes")
+            self.connect(client)
         self.folder = home / ".local" / "share" / "postroom" / "connect"
         self.hook = self.folder / "hook"
+
+    def connect(self, client: str, *words: str) -> str:
+        """Connect a client; what the command says."""
+        return self.command("connect", client, "--yes", *words)
 
     def command(self, *words: str) -> str:
         """A command of the person; its output."""
@@ -56,6 +64,28 @@ class Desk(Connected):
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def set_up_codex(self, *folders: Path) -> None:
+        """What a person has set up in Codex before it is connected."""
+        trusted = "".join(f'[projects."{folder}"]\ntrust_level = "trusted"\n' for folder in folders)
+        file = self.home / ".codex" / "config.toml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(
+            f"""# the person's own
+model = "gpt-5.1-codex"
+model_provider = "fake"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+check_for_update_on_startup = false
+
+[model_providers.fake]
+name = "fake"
+base_url = "{self.model.url}/v1"
+wire_api = "responses"
+env_key = "FAKE_KEY"
+
+{trusted}"""
+        )
 
     def project(self, name: str) -> Path:
         """A repository."""
@@ -69,22 +99,33 @@ class Desk(Connected):
         """The requests at the model in whose conversation a text stands."""
         return [one for one in self.model.asked() if text in json.dumps(one.body)]
 
-    def mail(self, message: str) -> dict[str, Any]:
-        """A message as its sender sees it."""
+    def stranger(self, nick: str, to: str, text: str) -> str:
+        """A message of an agent that nobody lets wake a session; its id."""
+        if nick not in self._keys:
+            added = self.room.json("agents", "add", nick, "--external")
+            self._keys[nick] = added["key"]["key"]
+        server = replace(locate(self.room.state), token=self._keys[nick])
+        with Client.on(lambda: server) as client:
+            return client.send(to, text)["id"]
+
+    def found(self, text: str) -> dict[str, Any]:
+        """The message that has a text."""
         with self.room.client() as client:
-            return dict(client.message(message))
+            answer = client.transport.call("GET", "/v1/messages", params={"text": text})
+        [message] = answer["messages"]
+        return message
 
     def reaches(self, message: str, state: str) -> None:
         """Wait for the state of a message."""
-        until(lambda: self.state(message) == state, f"{message} is not {state}")
+        until(lambda: self.state(message) == state)
 
     def waits(self, nick: str, number: int = 1) -> None:
         """Wait until mail of a session is there and not handed over."""
-        until(lambda: self.sessions()[nick]["waiting"] >= number, "no mail waits")
+        until(lambda: self.sessions()[nick]["waiting"] >= number)
 
     def close(self) -> None:
         """Close all windows, and end `run`."""
-        for window in self.open_windows:
+        for window in list(self.open_windows):
             window.close()
         super().close()
 
@@ -93,8 +134,11 @@ class Window:
     """A client in a terminal of its own.
 
     Attributes:
+        sign: before the line for prompts.
         nick: address of its session.
     """
+
+    sign = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 
     def __init__(self, desk: Desk, folder: Path) -> None:
         self.desk = desk
@@ -116,8 +160,23 @@ class Window:
             raise AssertionError(f"{what}; the window shows:\n{self.terminal.text}") from None
 
     def say(self, text: str) -> None:
-        """A prompt of the person."""
-        self.terminal.enter(text)
+        """A prompt of the person: it is typed, and Enter is pressed until it has left the line."""
+        words = "".join(text.split())
+        self.terminal.press(text)
+        self.until(lambda: words in self.line, f"{text!r} is not in the line")
+        self.press_until(ENTER, lambda: words not in self.line)
+
+    def press_until(self, key: str, shown: Callable[[], bool]) -> None:
+        """Press a key that may come too early for the program, until something is shown."""
+        while not shown():
+            self.terminal.press(key)
+            with suppress(AssertionError):
+                until(shown, deadline=1)
+
+    @property
+    def line(self) -> str:
+        """What stands in the line for prompts and below it, without blanks."""
+        return "".join(self.terminal.text.rpartition(self.sign)[2].split())
 
     def is_idle(self) -> bool:
         """Whether its turn has ended."""
@@ -145,7 +204,9 @@ class Window:
 
     def close(self) -> None:
         """Close the window."""
-        self.terminal.close()
+        if self in self.desk.open_windows:
+            self.desk.open_windows.remove(self)
+            self.terminal.close()
 
 
 def registered(window: Window, pid: int) -> str:
@@ -155,7 +216,7 @@ def registered(window: Window, pid: int) -> str:
         rows = window.desk.sessions().values()
         return next((row["nick"] for row in rows if row["pid"] == pid), "")
 
-    return until(found, "no session has registered")
+    return window.until(found, "no session has registered")
 
 
 class Claude(Window):
@@ -188,14 +249,20 @@ class Claude(Window):
         """Start the program, and wait until its session has an address."""
         self.terminal = Terminal([str(installed(CLAUDE)), *words], self.folder, self.env)
         self.nick = registered(self, self.terminal.process.pid)
-        self.terminal.shows("❯")
+        self.terminal.shows(self.sign)
 
     def unwatched(self, prompt: str) -> str:
         """What a run without a terminal prints."""
         words = [installed(CLAUDE), "-p", prompt]
-        more: dict[str, Any] = {"text": True, "capture_output": True, "check": True}
         done = subprocess.run(
-            words, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, timeout=30, **more
+            words,
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
         )
         return done.stdout
 
@@ -208,6 +275,8 @@ class Claude(Window):
 
 class Codex(Window):
     """Codex; its session begins with its first prompt."""
+
+    sign = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 
     def __init__(self, desk: Desk, folder: Path, *words: str) -> None:
         super().__init__(desk, folder)
@@ -223,19 +292,16 @@ class Codex(Window):
         self.terminal = Terminal([str(program), *words], self.folder, env)
         if "trusted_hash" not in before:
             self.terminal.shows("Trust all")
-            while "› 2. Trust all" not in self.terminal.text:
-                self.terminal.press(DOWN)
-                time.sleep(0.1)
-            self.terminal.press(ENTER)
-            until(lambda: "Trust all" not in self.terminal.text)
-        self.terminal.shows("›")
+            self.press_until(DOWN, lambda: f"{self.sign} 2. Trust all" in self.terminal.text)
+            self.press_until(ENTER, lambda: "Trust all" not in self.terminal.text)
+        self.terminal.shows(self.sign)
 
     def begin(self, text: str) -> None:
         """The first turn, with which the session gets its address."""
         known = set(self.desk.sessions())
         self.say(text)
         self.nick = until(lambda: next(iter(set(self.desk.sessions()) - known), ""))
-        until(lambda: self.desk.asked(text))
+        self.until(lambda: self.desk.asked(text), f"nobody is asked {text!r}")
         self.idle()
 
     def close(self) -> None:
@@ -246,29 +312,6 @@ class Codex(Window):
             if home in _environment(pid):
                 os.kill(pid, signal.SIGKILL)
                 until(lambda pid=pid: gone(pid))
-
-
-def codex_config(desk: Desk, *folders: Path) -> None:
-    """What a person has set up in Codex before it is connected."""
-    trusted = "".join(f'[projects."{folder}"]\ntrust_level = "trusted"\n' for folder in folders)
-    file = desk.home / ".codex" / "config.toml"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(
-        f"""# the person's own
-model = "gpt-5.1-codex"
-model_provider = "fake"
-approval_policy = "never"
-sandbox_mode = "danger-full-access"
-check_for_update_on_startup = false
-
-[model_providers.fake]
-name = "fake"
-base_url = "{desk.model.url}/v1"
-wire_api = "responses"
-env_key = "FAKE_KEY"
-
-{trusted}"""
-    )
 
 
 def _processes(name: str) -> list[int]:

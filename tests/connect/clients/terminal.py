@@ -11,7 +11,6 @@ import struct
 import subprocess
 import termios
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -92,12 +91,6 @@ class Terminal:
     def press(self, keys: str) -> None:
         """Press keys; control characters are those that a terminal sends."""
         os.write(self._fd, keys.encode())
-
-    def enter(self, text: str) -> None:
-        """Type a line as a person does: what comes in one piece with its end is a paste for some."""
-        self.press(text)
-        time.sleep(0.1)  # as long as programs take keys for a paste; nothing tells its end
-        self.press(ENTER)
 
     def kill(self) -> None:
         """SIGKILL the program."""

@@ -101,7 +101,7 @@ def _names(body: Mapping[str, Any]) -> list[str]:
 
 def _callable(body: Mapping[str, Any]) -> list[str]:
     """Names of the tools, and of those that the agent only names in a note until the model looks for them."""
-    return [*_names(body), *re.findall(r"\bmcp__\w+", json.dumps(body.get("messages")))]
+    return [*_names(body), *re.findall(r"mcp__\w+", json.dumps(body.get("messages")))]
 
 
 def _blocks(step: Step, tools: Sequence[str]) -> list[dict[str, Any]]:
