@@ -220,9 +220,9 @@ def registered(window: Window, pid: int) -> str:
 
 
 class Claude(Window):
-    """Claude Code."""
+    """Claude Code; without `address` in a home where it is not connected."""
 
-    def __init__(self, desk: Desk, folder: Path, *words: str) -> None:
+    def __init__(self, desk: Desk, folder: Path, *words: str, address: bool = True) -> None:
         super().__init__(desk, folder)
         trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
         state = _read(desk.home / ".claude.json")
@@ -233,7 +233,7 @@ class Claude(Window):
         _write(desk.home / ".claude.json", state)
         allowed = ["Bash", "mcp__plugin_postroom_postroom"]
         _write(desk.home / ".claude" / "settings.json", {"permissions": {"allow": allowed}})
-        self.open(*words)
+        self.open(*words, address=address)
 
     @property
     def env(self) -> dict[str, str]:
@@ -245,10 +245,11 @@ class Claude(Window):
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         }
 
-    def open(self, *words: str) -> None:
+    def open(self, *words: str, address: bool = True) -> None:
         """Start the program, and wait until its session has an address."""
         self.terminal = Terminal([str(installed(CLAUDE)), *words], self.folder, self.env)
-        self.nick = registered(self, self.terminal.process.pid)
+        if address:
+            self.nick = registered(self, self.terminal.process.pid)
         self.terminal.shows(self.sign)
 
     def unwatched(self, prompt: str) -> str:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -27,13 +28,18 @@ PATIENCE = 60
 
 @dataclass(frozen=True)
 class Request:
-    """A request for an answer, as it came."""
+    """A request for an answer, as it came.
+
+    Attributes:
+        at: when all of it was there, by the monotonic clock.
+    """
 
     path: str
     headers: Mapping[str, str]
     """Names in lower case."""
     body: Mapping[str, Any]
     conversation: Conversation
+    at: float = field(default_factory=time.monotonic)
 
 
 class FakeModel:
