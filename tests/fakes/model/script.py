@@ -11,12 +11,15 @@
     FAIL  FAIL:[429|30]    HTTP 500, or that status, each time; with `Retry-After: 30`
     FAIL:[garbage]         HTTP 200, and what is no answer of a model; FAIL:[nothing] ends the connection without a word
 
+    REPLY:[text]           in a message that somebody has sent it: an answer to that by Postroom's tool, before all else
+
 Several are done in their order: each waits for the result of the tool call before it. A text without one of them is
 answered `Hello from the fake model.`, and a turn of steps ends with `All done. <result of its last call>`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +31,9 @@ _WORD = re.compile(
     r"|(?P<word>RUNS|RUN|ASK|THINK|SAY|FAIL):\[(?P<of>[^\]]*)\]"
     r"|\b(?P<bare>FAIL|SLOW)\b",
 )
+_MAIL = re.compile(r"message ([0-9a-f]{32}), [^|]*\| [^|]*?REPLY:\[([^\]]*)\]")
+"""A message in its frame, with its id and the answer that it wants."""
+
 _KEPT = 2000
 """Characters of a tool's result in the last text."""
 
@@ -117,8 +123,11 @@ class Step:
     slow: bool = False
 
 
-def next_step(conversation: Conversation) -> Step:
-    """The answer to a request."""
+def next_step(conversation: Conversation, body: str = "") -> Step:
+    """The answer to a request; `body` is all of it, in which there may be mail."""
+    for message, text in _MAIL.findall(body) if conversation.tools else ():
+        if not re.search(rf"message\W{{3,}}{message}", body):  # the arguments of an answer
+            return Step(Call("a2a_reply", json.dumps({"message": message, "text": text})))
     steps = _steps(conversation.user)
     done = len(conversation.results)
     if not conversation.tools:

@@ -126,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
         conversation = dialect.read(body)
         headers = {name.lower(): value for name, value in self.headers.items()}
         self._model.requests.append(Request(self.path, headers, body, conversation))
-        self._answer(dialect, next_step(conversation), path, body)
+        self._answer(dialect, next_step(conversation, payload.decode()), path, body)
 
     def _answer(self, dialect: Dialect, step: Step, path: str, body: Mapping[str, Any]) -> None:
         if isinstance(step.deed, Fail):
