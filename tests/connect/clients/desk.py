@@ -109,11 +109,10 @@ env_key = "FAKE_KEY"
             return client.send(to, text)["id"]
 
     def found(self, text: str) -> dict[str, Any]:
-        """The message that has a text."""
+        """The newest message that has a text."""
         with self.room.client() as client:
             answer = client.transport.call("GET", "/v1/messages", params={"text": text})
-        [message] = answer["messages"]
-        return message
+        return answer["messages"][0]
 
     def reaches(self, message: str, state: str) -> None:
         """Wait for the state of a message."""
@@ -270,8 +269,16 @@ class Claude(Window):
     @property
     def session(self) -> str:
         """The client's id of its session."""
+        return self._says["sessionId"]
+
+    def is_idle(self) -> bool:
+        """Whether its turn has ended, as it says itself."""
+        return self._says.get("status") == "idle"
+
+    @property
+    def _says(self) -> dict[str, Any]:
         file = self.desk.home / ".claude" / "sessions" / f"{self.terminal.process.pid}.json"
-        return _read(file)["sessionId"]
+        return _read(file)
 
 
 class Codex(Window):

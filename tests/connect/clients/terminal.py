@@ -9,6 +9,7 @@ import pty
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import threading
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,13 @@ _ANSWERS = {
 }
 """What a terminal answers when a program asks it for its kind, its colours and where the cursor is."""
 
+_OWNED = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Makes the window the terminal of the program's session, as a terminal does, and becomes the program."""
+
 ENTER, ESCAPE, DOWN, ERASE = "\r", "\x1b", "\x1b[B", "\x15"
 
 
@@ -46,7 +54,7 @@ class Terminal:
         self._fd, far = pty.openpty()
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         self.process = subprocess.Popen(
-            words,
+            [sys.executable, "-I", "-S", "-c", _OWNED, *words],
             stdin=far,
             stdout=far,
             stderr=far,
