@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from postroom.client.http import Client
 from postroom.client.locate import locate
-from tests.agents.programs import CLAUDE, CODEX, installed
+from tests.agents import hand_installed
+from tests.agents.programs import CLAUDE, CODEX, NODE, installed
 from tests.connect.clients.terminal import DOWN, ENTER, Terminal
 from tests.connect.conftest import Connected
 from tests.e2e.conftest import PostRoom, gone, until
@@ -320,6 +321,35 @@ class Codex(Window):
             if home in _environment(pid):
                 os.kill(pid, signal.SIGKILL)
                 until(lambda pid=pid: gone(pid))
+
+
+class ByHand(Window):
+    """Gemini CLI or OpenCode, as somebody installed it."""
+
+    def __init__(self, desk: Desk, name: str, folder: Path) -> None:
+        super().__init__(desk, folder)
+        program = hand_installed.installed(name)
+        env = desk.env | hand_installed.variables(name, desk.home, desk.model)
+        env["PATH"] = f"{NODE.parent}{os.pathsep}{env['PATH']}"
+        words = ("--approval-mode=yolo",) if name == "gemini" else ()
+        if name == "gemini":
+            chosen = {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}}
+            _write(desk.home / ".gemini" / "settings.json", {"security": chosen})
+        self.terminal = Terminal([program, *words], folder, env)
+        self.terminal.shows({"gemini": "Type your message", "opencode": "Ask anything"}[name])
+
+    def begin(self, text: str) -> None:
+        """The first turn; by its end the session has an address."""
+        self.say(text)
+        self.nick = self.until(lambda: next(iter(self.desk.sessions()), ""), "no session")
+        self.idle()
+
+    def say(self, text: str) -> None:
+        """A prompt of the person, for which the model is asked."""
+        before = len(self.desk.model.asked())
+        self.terminal.press(text)
+        self.terminal.shows(text[:20])
+        self.press_until(ENTER, lambda: len(self.desk.model.asked()) > before)
 
 
 def _processes(name: str) -> list[int]:

@@ -40,6 +40,14 @@ os.execv(sys.argv[1], sys.argv[1:])
 ENTER, ESCAPE, DOWN, ERASE = "\r", "\x1b", "\x1b[B", "\x15"
 
 
+class _Screen(pyte.Screen):
+    """pyte's, which does not know a private form of colours."""
+
+    def select_graphic_rendition(self, *attributes: int, private: bool = False) -> None:
+        if not private:
+            super().select_graphic_rendition(*attributes)
+
+
 class Terminal:
     """A window with one program.
 
@@ -48,7 +56,7 @@ class Terminal:
     """
 
     def __init__(self, words: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
-        self._screen = pyte.Screen(COLUMNS, LINES)
+        self._screen = _Screen(COLUMNS, LINES)
         self._stream = pyte.ByteStream(self._screen)
         self._shown = threading.Lock()
         self._fd, far = pty.openpty()
