@@ -100,7 +100,7 @@ env_key = "FAKE_KEY"
         """The requests at the model in whose conversation a text stands."""
         return [one for one in self.model.asked() if text in json.dumps(one.body)]
 
-    def stranger(self, nick: str, to: str, text: str) -> str:
+    def stranger_sends(self, nick: str, to: str, text: str) -> str:
         """A message of an agent that nobody lets wake a session; its id."""
         if nick not in self._keys:
             added = self.room.json("agents", "add", nick, "--external")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from postroom.protocol.frame import AGAIN
@@ -16,7 +14,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def app(desk: Desk) -> Iterator[Claude]:
+def app(desk: Desk) -> Claude:
     """A session that is open."""
     return Claude(desk, desk.project("app"))
 
@@ -127,7 +125,7 @@ def test_mail_that_a_killed_client_had_not_proven_comes_again_when_it_resumes(
 def test_a_prompt_that_is_taken_back_has_not_shown_its_mail(idle: Claude, desk: Desk):
     """Claude Code puts a prompt back into its line when it is interrupted before an answer."""
     idle.idle()
-    sent = desk.stranger("api", "@app", "with the prompt: which shape?")
+    sent = desk.stranger_sends("api", "@app", "with the prompt: which shape?")
     desk.waits("app")
     idle.say("SLOW SAY:[never mind]")
     assert desk.model.waiting.wait(20)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def app(desk: Desk) -> Iterator[Claude]:
+def app(desk: Desk) -> Claude:
     window = Claude(desk, desk.project("app"))
     window.turn("SAY:[hello]")
     return window
