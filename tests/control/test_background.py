@@ -70,6 +70,7 @@ WORK: dict[str, tuple[str, ...]] = {
     "silent-tasks": (DATABASE,),
     "spans": (DATABASE,),
     "stale": (DATABASE,),
+    "task-mail": (DATABASE,),
     TELLING: (),
     "uses-of-keys": (DATABASE, DISK),
     "workspaces": (DATABASE,),

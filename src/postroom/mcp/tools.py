@@ -177,12 +177,12 @@ _TOOLS = (
     ),
     Tool(
         "a2a_reply",
-        "Answer a message that you have got. Its sender sees which one is answered.",
+        "Answer a message that you have got, or the question of a task that you have given.",
         "messages.send",
-        {"reply_to": _MESSAGE, "text": "", "key": ""},
+        {"reply_to": "Id of the message, or of the task.", "text": "", "key": ""},
         {"message": "reply_to"},
         ("message", "text"),
-        also=("messages.show",),
+        also=("messages.show", "tasks.answer"),
     ),
     Tool(
         "a2a_ask",
@@ -208,8 +208,8 @@ _TOOLS = (
     ),
     Tool(
         "a2a_delegate_task",
-        "Give a task to an agent, or to whichever agent has a skill. It is stored before this returns; a2a_get_task "
-        "shows how it stands, and waits for its end.",
+        "Give a task to an agent, or to whichever agent has a skill. It is stored before this returns. Its questions "
+        "and its result come as mail to a session; a2a_get_task shows how it stands, and waits.",
         "tasks.delegate",
         {
             "to": _TO,
