@@ -64,6 +64,21 @@ def test_a_session_that_began_without_a_post_room_has_its_address_once_it_is_up(
     assert "the address @early" in app.prompt("t1")
 
 
+def test_the_end_of_a_turn_is_not_lost_while_another_hook_begins_run(mine: Connected):
+    app, nick = opened(mine)
+    sent = arrived(mine, nick)
+    assert sent in app.prompt("t2")
+    until(lambda: mine.state(sent) == "delivered")
+    mine.kill_run()
+
+    waiter = app.wait()
+    assert app.stop("answered") == ""
+
+    until(lambda: mine.state(sent) == "seen")
+    until(lambda: mine.sessions()[nick[1:]]["state"] == "idle")
+    assert waiter.poll() is None
+
+
 class Model:
     """What the model of a client has read, and what it was shown without the word that it is a repetition."""
 

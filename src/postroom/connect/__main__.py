@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import select
 import signal
 import sys
 from pathlib import Path
@@ -21,9 +20,6 @@ LOCK = "POSTROOM_CONNECT_LOCK"
 LINGER = "POSTROOM_CONNECT_LINGER"
 """Seconds after the last session, in place of the usual ones."""
 
-MOST = 64 * 1024
-"""Bytes of what that hook was told."""
-
 
 def main() -> int:
     """Run; returns the exit code. One that runs already is no error."""
@@ -34,8 +30,7 @@ def main() -> int:
         to_file(folder / places.LOG)
         if not _locked(folder / places.LOCK):
             return 0
-        first = _first()
-        return asyncio.run(_main(first))
+        return asyncio.run(_main())
     except PostroomError as error:
         log.warning("%s", error)
         sys.stderr.write(f"postroom: {error}\n")
@@ -45,11 +40,11 @@ def main() -> int:
         raise
 
 
-async def _main(first: bytes) -> int:
+async def _main() -> int:
     from postroom.connect.run import LINGER as USUAL
     from postroom.connect.run import main as run
 
-    serving = asyncio.ensure_future(run(first=first, linger=float(os.environ.get(LINGER, USUAL))))
+    serving = asyncio.ensure_future(run(linger=float(os.environ.get(LINGER, USUAL))))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, serving.cancel)
@@ -74,16 +69,6 @@ def _locked(path: Path) -> bool:
     except OSError as error:
         raise StateUnwritable(f"cannot lock {path}: {error.strerror}") from error
     return True
-
-
-def _first() -> bytes:
-    """What the hook was told that began this process; nothing where a person began it."""
-    if sys.stdin is None or sys.stdin.isatty() or not select.select([0], [], [], 0)[0]:
-        return b""
-    found = b""
-    while len(found) < MOST and (piece := os.read(0, MOST)):
-        found += piece
-    return found
 
 
 if __name__ == "__main__":

@@ -57,14 +57,16 @@ def asked(body):
         link.sendall(b".")
     return 75 if code == b"2" and waits else 0
 
-def begin(body):
+def begin():
+    """Begin `run`, or find that another hook does; whether somebody will listen."""
     if not os.access(python, os.X_OK):
-        return
+        return False
     lock = os.open("run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         flock(lock, LOCK_EX | LOCK_NB)
-    except OSError:  # another hook does it
-        return os.close(lock)
+    except OSError:
+        os.close(lock)
+        return True
     try:  # one that cannot start is not begun by each hook
         early = 0 <= time.time() - os.stat("run.begun").st_mtime < 30
     except OSError:
@@ -72,18 +74,13 @@ def begin(body):
     if not early:
         os.close(os.open("run.begun", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
     if early or os.fork():
-        return os.close(lock)
+        os.close(lock)
+        return not early
     os.setsid()
     os.set_inheritable(lock, True)
-    source, end = os.pipe()
-    head = b"" if not body or waits else f"hook {client} {event} {pid} {len(body)}\n".encode() + body
-    if len(head) <= 32768:
-        os.write(end, head)
-    os.close(end)
-    os.dup2(source, 0)
-    null = os.open("/dev/null", os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
+    null = os.open("/dev/null", os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
     os.close(3)
     kept = ("HOME", "PATH", "USER", "LOGNAME", "TMPDIR", "LANG", "CODEX_HOME", "CLAUDE_CONFIG_DIR")
     env = {"POSTROOM_CONNECT_LOCK": str(lock)}
@@ -93,23 +90,27 @@ def begin(body):
 code = 0
 try:
     os.chdir(folder)
-    body, pause = told(), 0.2
     if event == "begin":
-        begin(b"")
+        begin()
         raise SystemExit
+    body, pause, end = told(), 0.2, time.monotonic() + 1.0
     while True:
+        soon = False
         try:
             code = asked(body)
             break
         except (ConnectionRefusedError, FileNotFoundError):
-            begin(body)
+            soon = begin()
         except OSError:
             pass
-        if not waits:
+        if waits:
+            time.sleep(pause)
+            pause = min(2 * pause, 30)
+            os.kill(int(pid), 0)  # ends here when the client has
+        elif soon and time.monotonic() < end:
+            time.sleep(0.05)
+        else:
             break
-        time.sleep(pause)
-        os.kill(int(pid), 0)  # ends here when the client has
-        pause = min(2 * pause, 30)
 except BaseException:
     pass
 os._exit(code)

@@ -27,7 +27,7 @@ from postroom.connect import places, waking
 from postroom.connect.dialects import DIALECTS, MOST, Said, answer, said
 from postroom.connect.forwarding import Forwarding
 from postroom.connect.journal import Journal
-from postroom.connect.mailbox import Kind, Offer
+from postroom.connect.mailbox import Kind
 from postroom.connect.registry import Registry
 from postroom.connect.session import Session, Waiter
 from postroom.errors import ProtocolViolation, StateUnwritable
@@ -195,23 +195,6 @@ class Run:
             case _:
                 raise ProtocolViolation("a peer says nothing known")
 
-    async def missed(self, content: bytes) -> None:
-        """What the hook said that began this process: nobody waits for an answer."""
-        line, _, body = content.partition(b"\n")
-        match line.decode("ascii", "replace").split():
-            case ["hook", client, event, pid, _size]:
-                with guarded("the first hook"):
-                    found = said(client, event, body)
-                    if found is not None:
-                        session = await self._session(found, _number(pid))
-                        if session is not None and found.event is not None:
-                            async with session.lock:
-                                self._untold(session, session.on(found.event))
-
-    def _untold(self, session: Session, offer: Offer | None) -> None:
-        if offer is not None:
-            session.handed(offer, taken=False)
-
     async def _hook(
         self,
         client: str,
@@ -326,11 +309,8 @@ class Run:
         }
 
 
-async def main(*, first: bytes = b"", linger: float = LINGER) -> None:
+async def main(*, linger: float = LINGER) -> None:
     """Serve at the socket of the connect folder; the caller holds its lock.
-
-    Args:
-        first: what the hook said that began this process.
 
     Raises:
         StateUnwritable: the folder cannot be written.
@@ -347,10 +327,7 @@ async def main(*, first: bytes = b"", linger: float = LINGER) -> None:
     (folder / places.BEGUN).unlink(missing_ok=True)
     server = await asyncio.start_unix_server(run.talk, sock=listener, backlog=128, limit=16 << 20)
     try:
-        async with asyncio.TaskGroup() as group:
-            if first:
-                group.create_task(run.missed(first), name="the first hook")
-            await run.serve(server)
+        await run.serve(server)
     finally:
         path.unlink(missing_ok=True)
         journal.close()

@@ -155,7 +155,7 @@ async def by_queue(session: Session, text: str) -> bool:
     arguments = ("queue", "--thread", session.record.session, "--message", text)
     try:
         process = await asyncio.create_subprocess_exec(
-            "codex",
+            _codex(session),
             *arguments,
             env=environment,
             stdin=asyncio.subprocess.DEVNULL,
@@ -175,6 +175,15 @@ async def by_queue(session: Session, text: str) -> bool:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+def _codex(session: Session) -> str:
+    """The program that serves the session: whoever began this process need not have it on the PATH."""
+    with contextlib.suppress(OSError):
+        program = Path(f"/proc/{session.record.pid}/exe").readlink()
+        if program.name == "codex" and program.is_file():
+            return str(program)
+    return "codex"
 
 
 def _home(transcript: str, below: str) -> Path | None:
