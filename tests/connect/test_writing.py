@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from postroom.connect import files, places, writing
+from postroom.connect import files, json_text, places, writing
 from postroom.connect.clients import CLIENTS, codex
 from postroom.connect.clients.base import Installed
 from postroom.connect.edits import OwnFile
@@ -168,6 +169,7 @@ def test_what_others_put_into_our_folder_stays(home: Path) -> None:
     disconnect(home, "claude")
 
     assert tree(home / "skills") == {"postroom": "folder", "postroom/SKILL.md": b"mine"}
+    assert writing.receipts() == []
 
 
 def test_a_folder_of_that_name_that_is_not_ours_is_refused(home: Path) -> None:
@@ -388,3 +390,33 @@ def test_no_key_and_nothing_that_changes_over_versions_is_in_a_hook(home: Path) 
             if isinstance(part.edit, OwnFile) and part.path.suffix == ".js":
                 continue
             assert str(places.hook()) in text or part.path.name == "plugin.json"
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_hook_runs_wherever_the_file_is_and_does_nothing_once_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / 'it\'s $HOME; `x` "y" ü'))
+    places.hook().write_text('echo "$1 $2"')
+    commands = {
+        (client, event): handler["command"]
+        for client in ("claude", "codex", "gemini")
+        for part in parts(tmp_path, client)
+        if part.path.name == "hooks.json"
+        for event, handler in json_text.handlers(json.loads(part.edit.put(None)))
+    }
+
+    def said() -> list[str]:
+        ran = [
+            subprocess.run([shell, "-c", words], capture_output=True, text=True, check=True)
+            for words in commands.values()
+        ]
+        return [done.stdout + done.stderr for done in ran]
+
+    wanted = [
+        f"{client} {'wait' if words.endswith('wait; exit 0') else event}\n"
+        for (client, event), words in commands.items()
+    ]
+    assert said() == wanted
+    places.hook().unlink()
+    assert said() == [""] * len(wanted)

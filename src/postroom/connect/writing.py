@@ -193,8 +193,9 @@ def _undone(parts: Sequence[Part], receipt: Receipt) -> list[Undone]:
             found.append(one)
     left = {each.path for each in found if each.left}
     rest = {path: one for path, one in receipt.written.items() if path in left}
-    folders = files.remove_empty(receipt.folders)
-    _keep(replace(receipt, written=rest, folders=tuple(folders)))
+    folders = tuple(files.remove_empty(receipt.folders))
+    # A folder that was made here, and that others have put something into, is theirs.
+    _keep(replace(receipt, written=rest, folders=folders if rest else ()))
     return found
 
 

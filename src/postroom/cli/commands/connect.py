@@ -167,8 +167,8 @@ def _connect(client: Client, installed: Installed, settings: Settings, how: _How
         return
     if steps and not how.yes:
         _ask(f"Write this into {one_line(str(home))}?")
-    _keep(settings)
     writing.write(parts, receipt)
+    _keep(settings)
     if how.as_json:
         print_json(_record(client, home, steps))
         return
