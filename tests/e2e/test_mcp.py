@@ -116,6 +116,24 @@ def test_the_owner_claims_a_key_into_a_file_that_nobody_else_reads(
     assert "You are @counter" in called(shared, claimed.file.read_text().strip(), "a2a_whoami")
 
 
+@pytest.mark.requirement("mcp-key-by-code")
+def test_a_key_is_claimed_by_the_command_which_does_not_show_it(
+    shared: PostRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = shared.scratch / "till.key"
+    shared.run("agents", "add", "till", "--external", "--key-file", str(former))
+    said = called(shared, former.read_text().strip(), "a2a_rotate_api_key")
+    code = re.search(r"(?:[a-z0-9]{5}-){3}[a-z0-9]{5}", said)
+    assert code
+    monkeypatch.setitem(shared.env, "XDG_DATA_HOME", str(tmp_path))
+
+    claimed = shared.run("connect", "--claim", code[0])
+
+    file = tmp_path / "postroom" / "connect" / "keys" / "till.key"
+    assert claimed == f"the key of @till is in {file}, which only you can read\n"
+    assert "You are @till" in called(shared, file.read_text().strip(), "a2a_whoami")
+
+
 @pytest.mark.requirement("mcp-same-operation")
 def test_a_key_of_another_organisation_opens_its_own_tools_alone(shared: PostRoom) -> None:
     shared.run("org", "create", "acme")

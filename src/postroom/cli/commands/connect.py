@@ -13,6 +13,7 @@ import click
 from postroom.cli.options import (
     chosen_login,
     chosen_org,
+    connect,
     json_option,
     state_folder,
     state_option,
@@ -74,6 +75,12 @@ def _known(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     default=None,
     help="Runs that nobody watches (claude -p) have an address, too; off by default.",
 )
+@click.option(
+    "--claim",
+    "code",
+    metavar="CODE",
+    help="Claim the key that an agent of yours has asked for; it goes into a file of yours.",
+)
 @json_option
 @state_option()
 def command(
@@ -83,6 +90,7 @@ def command(
     wake_from: tuple[str, ...] | None,
     mute: tuple[str, ...] | None,
     headless: bool | None,
+    code: str | None,
     as_json: bool,
 ) -> None:
     """Give each session of CLIENT in your terminals an address: claude, codex, gemini or opencode.
@@ -98,6 +106,9 @@ def command(
         from postroom.connect.__main__ import main
 
         sys.exit(main())
+    if code is not None:
+        _claim(code, as_json=as_json)
+        return
     if not client:
         _list(as_json=as_json)
         return
@@ -125,6 +136,19 @@ def command(
             f"there is no client {one_line(client, 40)!r}",
             remedy=f"one of: {', '.join([*CLIENTS, *PLACES])}",
         )
+
+
+def _claim(code: str, *, as_json: bool) -> None:
+    from postroom.connect import places
+    from postroom.connect.claiming import claim
+
+    with connect() as client:
+        claimed = claim(client, code, places.folder())
+    if as_json:
+        print_json({"uid": claimed.uid, "nick": claimed.nick, "file": str(claimed.file)})
+    else:
+        file = one_line(str(claimed.file))
+        click.echo(f"the key of @{one_line(claimed.nick)} is in {file}, which only you can read")
 
 
 def _post_room(settings: Settings) -> Settings:
