@@ -109,15 +109,15 @@ class Connected:
         """A message of the person; its id."""
         return self.room.json("send", to, text, *words)["id"]
 
-    def stranger(self, nick: str) -> Callable[[str, str], str]:
-        """Another agent, as which messages are sent; each returns its id."""
+    def stranger(self, nick: str) -> Callable[..., str]:
+        """Another agent, as which messages are sent, perhaps as an answer to one; each returns its id."""
         with self.room.client() as client:
             key = client.add_agent(nick)["key"]["key"]
 
-        def send(to: str, text: str) -> str:
+        def send(to: str, text: str, reply_to: str = "") -> str:
             find = partial(locate, self.room.state)
             with Client.on(lambda: replace(find(), token=key)) as client:
-                return client.send(to, text)["id"]
+                return client.send(to, text, reply_to=reply_to)["id"]
 
         return send
 
@@ -200,9 +200,16 @@ class Terminal:
     def start(self, source: str = "startup") -> str:
         """The session starts; what its model is told once it has an address."""
         text = self.at("SessionStart", source=source)
-        until(
-            lambda: any(each["pid"] == self.process.pid for each in self._owner.sessions().values())
-        )
+
+        def registered() -> bool:
+            pids = [each["pid"] for each in self._owner.sessions().values()]
+            if self.process.pid in pids:
+                return True
+            if not pids:  # the machine may be so slow that nobody heard it
+                self.run("SessionStart", source=source)
+            return False
+
+        until(registered)
         return text
 
     def prompt(self, turn: str, text: str = "go on") -> str:

@@ -127,6 +127,30 @@ def test_what_a_hook_has_shown_says_so_when_a_tool_shows_it_again(mine: Connecte
         assert AGAIN in tools.call("a2a_read_message", message=sent)
 
 
+@pytest.mark.requirement("session-woken-rightly")
+def test_an_answer_to_what_it_asked_wakes_it(mine: Connected):
+    app, nick = opened(mine)
+    emil = mine.stranger("emil")
+    with server(app) as tools:
+        tools.call("a2a_send_message", to="@emil", text="which shape did you choose?")
+    with mine.room.client() as client:
+        asked = next(
+            m for m in client.search(other="emil") if m["text"].startswith("which shape did")
+        )
+    waiter = app.wait()
+    app.stop()
+    emil(nick, "a question of my own")
+    until(lambda: mine.sessions()[nick[1:]]["waiting"])
+    app.at("PreToolUse", agent_id="time passes")
+    assert waiter.poll() is None
+
+    emil(nick, "the round one", asked["id"])
+
+    assert waiter.wait(DEADLINE) == 2
+    assert waiter.stderr
+    assert b"| the round one" in waiter.stderr.read()
+
+
 def test_after_clear_a_server_speaks_for_the_session_of_its_process(mine: Connected):
     app, nick = opened(mine)
     app.env["CLAUDE_CODE_SESSION_ID"] = app.session

@@ -6,13 +6,14 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from postroom.protocol.frame import AGAIN
-from tests.connect.conftest import DEADLINE, Connected, Terminal, until
-from tests.e2e.conftest import gone
+from tests.connect.conftest import DEADLINE, Connected, Terminal, connected, until
+from tests.e2e.conftest import PostRoom, gone
 
 
 def opened(mine: Connected, session: str = "", folder: str = "app") -> tuple[Terminal, str]:
@@ -107,6 +108,40 @@ def test_mail_of_others_does_not_wake_and_is_there_at_the_next_prompt(mine: Conn
     assert waiter.poll() is None
     assert "| which shape?" in app.prompt("t2")
     until(lambda: mine.state(sent) == "delivered")
+
+
+@pytest.mark.requirement("session-woken-rightly")
+def test_those_whom_the_owner_lets_in_wake(shared_room: PostRoom, tmp_path: Path):
+    with connected(shared_room, tmp_path, "@dora") as mine:
+        app, nick = opened(mine)
+        waiter = app.wait()
+        app.stop()
+
+        mine.stranger("dora")(nick, "which shape?")
+
+        assert waiter.wait(DEADLINE) == 2
+
+
+def test_it_works_the_same_with_a_login(mine: Connected, tmp_path: Path):
+    """With a person's key that is no operator's, by HTTP."""
+    with mine.room.client() as client:
+        key = client.add_person("frida")["key"]["key"]
+    file = tmp_path / "key"
+    file.write_text(key)
+    file.chmod(0o600)
+    words = ["login", mine.room.server["url"], "--name", "far", "--key-file", str(file)]
+    subprocess.run([sys.executable, "-m", "postroom", *words], env=mine.env, check=True)
+    (mine.folder / "settings.json").write_text(json.dumps({"login": "far"}))
+    app, nick = opened(mine, folder="frida-app")
+    assert mine.status()["post_room"] == "far"
+
+    sent = arrived(mine, nick)
+    text = app.prompt("t2")
+
+    assert "| which shape?" in text
+    assert "the owner of this session" not in text
+    app.stop()
+    until(lambda: mine.state(sent) == "seen")
 
 
 def test_one_conversation_in_two_processes_has_two_addresses_and_says_so(mine: Connected):

@@ -93,7 +93,7 @@ try:
     if event == "begin":
         begin()
         raise SystemExit
-    body, pause, end = told(), 0.2, time.monotonic() + 1.0
+    body, pause, end = told(), 0.2, time.monotonic() + 2.0
     while True:
         soon = False
         try:

@@ -165,12 +165,13 @@ class Session:
         return True
 
     async def _answers(self, mail: Mail) -> None:
-        """Find out whether a message answers one of the session's own: anybody can name another one."""
+        """Find out whether a message answers one of the session's own to its sender: a worker may name any."""
         asked = mail["reply_to"]
         if not asked or self.box.rules.wakes(mail):
             return
         try:
-            if (await self.client.message(asked))["from"]["uid"] == self.record.uid:
+            first = await self.client.message(asked)
+            if (first["from"]["uid"], first["to"]["uid"]) == (self.record.uid, mail["from"]["uid"]):
                 self.sent.add(asked)
         except CallerError:
             log.info("a message to @%s answers none of its own", self.record.nick)
