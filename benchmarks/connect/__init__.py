@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.connect import calls, hooks
+from benchmarks.connect import calls, hooks, waking
 from benchmarks.report import Sheet
 
-PARTS = (calls, hooks)
+PARTS = (calls, hooks, waking)
 
 
 def run(sheet: Sheet, *, quick: bool = False) -> None:

@@ -8,17 +8,14 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from postroom.client.http import Client
-from postroom.client.locate import locate
 from tests.agents import hand_installed
 from tests.agents.programs import CLAUDE, CODEX, NODE, installed
 from tests.connect.clients.terminal import DOWN, ENTER, Terminal
 from tests.connect.conftest import Connected
-from tests.e2e.conftest import PostRoom, gone, until
+from tests.e2e.conftest import DEADLINE, PostRoom, gone, until
 from tests.fakes.model.server import FakeModel, Request
 from tests.workspaces.bench import QUIET, git
 
@@ -47,7 +44,6 @@ class Desk(Connected):
             "SHELL": "/bin/sh",
             "POSTROOM_CONNECT_LINGER": "30",
         }
-        self._keys: dict[str, str] = {}
         self.open_windows: list[Window] = []
         for client in clients:
             self.connect(client)
@@ -100,14 +96,9 @@ env_key = "FAKE_KEY"
         """The requests at the model in whose conversation a text stands."""
         return [one for one in self.model.asked() if text in json.dumps(one.body)]
 
-    def stranger_sends(self, nick: str, to: str, text: str) -> str:
-        """A message of an agent that nobody lets wake a session; its id."""
-        if nick not in self._keys:
-            added = self.room.json("agents", "add", nick, "--external")
-            self._keys[nick] = added["key"]["key"]
-        server = replace(locate(self.room.state), token=self._keys[nick])
-        with Client.on(lambda: server) as client:
-            return client.send(to, text)["id"]
+    def holds(self) -> None:
+        """Wait until the model holds an answer back."""
+        assert self.model.waiting.wait(DEADLINE), "no request is held"
 
     def found(self, text: str) -> dict[str, Any]:
         """The newest message that has a text."""
@@ -314,8 +305,13 @@ class Codex(Window):
         self.idle()
 
     def close(self) -> None:
-        """Close the window, and end the daemon that all windows of this home share."""
+        """Close the window, and end the daemon."""
         super().close()
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL the program, and the daemon that all windows of this home share."""
+        self.terminal.close()
         home = f"HOME={self.desk.home}".encode()
         for pid in _processes("codex"):
             if home in _environment(pid):

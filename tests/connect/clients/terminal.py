@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyte
 
-from tests.connect.conftest import until
+from tests.e2e.conftest import until
 
 COLUMNS, LINES = 110, 50
 
@@ -118,4 +118,6 @@ class Terminal:
         """Close the window."""
         self.kill()
         self._reader.join(5)
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1

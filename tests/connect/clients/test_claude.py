@@ -7,7 +7,7 @@ import pytest
 from postroom.protocol.frame import AGAIN
 from tests.connect.clients.desk import Claude, Desk
 from tests.connect.clients.terminal import ERASE, ESCAPE
-from tests.connect.conftest import until
+from tests.e2e.conftest import until
 
 # The first test may have to install the program.
 pytestmark = pytest.mark.timeout(900)
@@ -42,7 +42,7 @@ def test_mail_in_mid_turn_is_in_the_next_request_and_seen_after_it(idle: Claude,
     assert desk.state(sent) == "accepted"
     end.touch()
 
-    assert desk.model.waiting.wait(20)
+    desk.holds()
     assert "| in mid turn: which shape?" in str(desk.model.asked()[-1].body)
     desk.reaches(sent, "delivered")
     desk.model.go.set()
@@ -51,7 +51,7 @@ def test_mail_in_mid_turn_is_in_the_next_request_and_seen_after_it(idle: Claude,
 
 def test_mail_that_comes_while_the_model_answers_makes_the_turn_go_on(idle: Claude, desk: Desk):
     idle.say("SLOW SAY:[thought]")
-    assert desk.model.waiting.wait(20)
+    desk.holds()
     sent = desk.send(f"@{idle.nick}", "at the end: which shape?")
     desk.waits(idle.nick)
     desk.model.go.set()
@@ -107,7 +107,7 @@ def test_mail_that_a_killed_client_had_not_proven_comes_again_when_it_resumes(
     sent = desk.send("@app", "before the kill: which shape?")
     desk.waits("app")
     end.touch()
-    assert desk.model.waiting.wait(20)
+    desk.holds()
     desk.reaches(sent, "delivered")
     idle.terminal.kill()
     until(lambda: idle.row["state"] == "gone")
@@ -122,13 +122,31 @@ def test_mail_that_a_killed_client_had_not_proven_comes_again_when_it_resumes(
     desk.reaches(sent, "seen")
 
 
+def test_mail_of_an_interrupted_request_is_not_seen_and_comes_again(idle: Claude, desk: Desk):
+    idle.idle()
+    end = idle.at_work()
+    sent = desk.send("@app", "before Esc: which shape?")
+    desk.waits("app")
+    end.touch()
+    desk.holds()
+    desk.reaches(sent, "delivered")
+    idle.terminal.press(ESCAPE)
+    idle.terminal.shows("Interrupted")
+    desk.model.go.set()
+    assert desk.state(sent) == "delivered"
+
+    idle.turn("SAY:[and on]")
+    assert repeated(desk, sent)
+    desk.reaches(sent, "seen")
+
+
 def test_a_prompt_that_is_taken_back_has_not_shown_its_mail(idle: Claude, desk: Desk):
     """Claude Code puts a prompt back into its line when it is interrupted before an answer."""
     idle.idle()
-    sent = desk.stranger_sends("api", "@app", "with the prompt: which shape?")
+    sent = desk.stranger_sends("api")("@app", "with the prompt: which shape?")
     desk.waits("app")
     idle.say("SLOW SAY:[never mind]")
-    assert desk.model.waiting.wait(20)
+    desk.holds()
     desk.reaches(sent, "delivered")
     idle.terminal.press(ESCAPE)
     until(lambda: "SLOWSAY:[nevermind]" in idle.line)
@@ -149,5 +167,4 @@ def test_a_run_that_nobody_watches_has_no_address(desk: Desk, idle: Claude):
 
 def repeated(desk: Desk, message: str) -> bool:
     """Whether the model has been told a message again, as the same one."""
-    again = [one for one in desk.asked(message) if AGAIN in str(one.body)]
-    return bool(again)
+    return AGAIN in str(desk.asked(message)[-1].body)

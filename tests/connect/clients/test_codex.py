@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from postroom.protocol.frame import AGAIN
 from tests.connect.clients.desk import Codex, Desk
-from tests.connect.conftest import until
-from tests.e2e.conftest import PostRoom
+from tests.connect.clients.terminal import ESCAPE
+from tests.e2e.conftest import PostRoom, until
 from tests.fakes.model.server import FakeModel
 
 # The first test may have to install the program.
@@ -59,7 +60,7 @@ def test_mail_in_mid_turn_is_in_the_next_request_and_seen_after_it(idle: Codex, 
     assert desk.state(sent) == "accepted"
     end.touch()
 
-    assert desk.model.waiting.wait(20)
+    desk.holds()
     assert "| in mid turn: which shape?" in str(desk.model.asked()[-1].body)
     desk.reaches(sent, "delivered")
     desk.model.go.set()
@@ -68,7 +69,7 @@ def test_mail_in_mid_turn_is_in_the_next_request_and_seen_after_it(idle: Codex, 
 
 def test_mail_that_comes_while_the_model_answers_makes_the_turn_go_on(idle: Codex, desk: Desk):
     idle.say("SLOW SAY:[thought]")
-    assert desk.model.waiting.wait(20)
+    desk.holds()
     sent = desk.send("@app", "at the end: which shape?")
     desk.waits("app")
     desk.model.go.set()
@@ -83,6 +84,43 @@ def test_an_idle_session_is_woken_by_mail(idle: Codex, desk: Desk):
     until(lambda: desk.asked("| while it rests: which shape?"))
     desk.reaches(sent, "seen")
     assert "a program and not the user" in idle.terminal.text
+
+
+def test_mail_of_an_interrupted_request_is_not_seen_and_comes_again(idle: Codex, desk: Desk):
+    end = idle.at_work()
+    sent = desk.send("@app", "before Esc: which shape?")
+    desk.waits("app")
+    end.touch()
+    desk.holds()
+    desk.reaches(sent, "delivered")
+    idle.terminal.press(ESCAPE)
+    idle.terminal.shows("interrupted")
+    desk.model.go.set()
+    assert desk.state(sent) == "delivered"
+
+    idle.turn("SAY:[and on]")
+    assert AGAIN in str(desk.asked(sent)[-1].body)
+    desk.reaches(sent, "seen")
+
+
+def test_a_session_whose_daemon_was_killed_keeps_its_address_and_mail_when_it_resumes(
+    idle: Codex, desk: Desk
+):
+    end, uid = idle.at_work(), idle.row["uid"]
+    sent = desk.send("@app", "before the kill: which shape?")
+    desk.waits("app")
+    end.touch()
+    desk.holds()
+    desk.reaches(sent, "delivered")
+    idle.kill()
+    desk.model.go.set()
+    assert desk.state(sent) == "delivered"
+
+    idle.open("resume", "--last")
+    idle.turn("SAY:[resumed]")
+    assert idle.row["uid"] == uid
+    assert AGAIN in str(desk.asked(sent)[-1].body)
+    desk.reaches(sent, "seen")
 
 
 def test_two_windows_of_one_daemon_are_two_sessions_that_write_to_each_other(

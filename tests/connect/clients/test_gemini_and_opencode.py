@@ -8,8 +8,7 @@ import pytest
 
 from tests.agents import hand_installed
 from tests.connect.clients.desk import ByHand, Desk
-from tests.connect.conftest import until
-from tests.e2e.conftest import PostRoom
+from tests.e2e.conftest import PostRoom, until
 from tests.fakes.model.server import FakeModel
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -55,7 +54,7 @@ def test_mail_in_mid_turn_is_in_the_next_request_and_seen_after_it(idle: ByHand,
     desk.waits(idle.nick)
     end.touch()
 
-    assert desk.model.waiting.wait(20)
+    desk.holds()
     assert "| in mid turn: which shape?" in str(desk.model.asked()[-1].body)
     desk.reaches(sent, "delivered")
     desk.model.go.set()
@@ -64,7 +63,7 @@ def test_mail_in_mid_turn_is_in_the_next_request_and_seen_after_it(idle: ByHand,
 
 def test_mail_that_comes_while_the_model_answers_is_read_at_the_end(idle: ByHand, desk: Desk):
     idle.say("SLOW SAY:[thought]")
-    assert desk.model.waiting.wait(20)
+    desk.holds()
     sent = desk.send(f"@{idle.nick}", "at the end: which shape?")
     desk.waits(idle.nick)
     desk.model.go.set()

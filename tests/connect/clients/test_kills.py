@@ -14,7 +14,7 @@ from postroom.client.locate import locate
 from postroom.protocol.frame import AGAIN
 from tests.agents.conftest import descendants
 from tests.connect.clients.desk import Claude, Desk
-from tests.connect.conftest import until
+from tests.e2e.conftest import until
 
 # The first test may have to install the program.
 pytestmark = pytest.mark.timeout(900)
@@ -53,7 +53,7 @@ def test_a_run_that_was_killed_is_begun_anew_by_a_hook_and_brings_the_mail(
     desk.kill_run()
     sent = desk.send("@app", "run is killed: which shape?")
     busy.touch()
-    assert desk.model.waiting.wait(20)
+    desk.holds()
 
     arrives(app, desk, sent)
 
@@ -64,7 +64,7 @@ def test_what_was_handed_over_is_proven_though_run_was_killed_in_between(
     sent = desk.send("@app", "run is killed after it: which shape?")
     desk.waits("app")
     busy.touch()
-    assert desk.model.waiting.wait(20)
+    desk.holds()
     desk.reaches(sent, "delivered")
     desk.kill_run()
 
@@ -78,7 +78,7 @@ def test_mail_is_handed_over_while_the_post_room_is_down_and_told_afterwards(
     desk.waits("app")
     os.kill(desk.room.server["pid"], signal.SIGKILL)
     busy.touch()
-    assert desk.model.waiting.wait(20)
+    desk.holds()
     assert desk.asked("| the post room is killed: which shape?")
     desk.room.up()
 
@@ -96,7 +96,7 @@ def test_mail_whose_hook_was_killed_comes_with_the_next_one(app: Claude, desk: D
         os.kill(hook, signal.SIGKILL)
     finally:
         os.kill(run, signal.SIGCONT)
-    assert desk.model.waiting.wait(20)
+    desk.holds()
     assert not desk.asked(sent)
 
     arrives(app, desk, sent, again=True)
@@ -110,7 +110,7 @@ def test_mail_arrives_though_the_server_of_its_tools_was_killed(
     sent = desk.send("@app", "the tools are killed: which shape?")
     desk.waits("app")
     busy.touch()
-    assert desk.model.waiting.wait(20)
+    desk.holds()
 
     arrives(app, desk, sent)
 
