@@ -70,7 +70,6 @@ WORK: dict[str, tuple[str, ...]] = {
     "silent-tasks": (DATABASE,),
     "spans": (DATABASE,),
     "stale": (DATABASE,),
-    "task-mail": (DATABASE,),
     TELLING: (),
     "uses-of-keys": (DATABASE, DISK),
     "workspaces": (DATABASE,),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -94,10 +93,3 @@ async def ended(room: TaskRoom, session: Session) -> None:
     async with asyncio.timeout(SECONDS):
         while running.get(session.key_id):  # noqa: ASYNC110 (nothing tells of its end)
             await asyncio.sleep(0.01)
-
-
-def id_in(text: str) -> str:
-    """The first id of a message or a task in a text."""
-    found = re.search(r"[0-9a-f]{32}", text)
-    assert found, text
-    return found[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -10,15 +11,22 @@ import pytest
 from postroom.mcp.tools import INSTRUCTIONS, TOOLS
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import TaskRoom, task_room
-from tests.mcp.clients import GENERATIONS, id_in, session
+from tests.mcp.clients import GENERATIONS, session
 
 pytestmark = pytest.mark.anyio
+HEX = re.compile(r"[0-9a-f]{32}")
 
 
 @pytest.fixture(scope="module")
 async def room(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[TaskRoom]:
     async with task_room(tmp_path_factory.mktemp("room")) as running:
         yield running
+
+
+def id_in(text: str) -> str:
+    found = HEX.search(text)
+    assert found, text
+    return found[0]
 
 
 @pytest.mark.parametrize("mode", GENERATIONS)

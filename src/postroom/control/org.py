@@ -37,7 +37,6 @@ from postroom.control.readiness import Readiness
 from postroom.control.remote import remote_agents, remote_work
 from postroom.control.rotation import Rotation
 from postroom.control.statefile import Announcement
-from postroom.control.task_mail import TaskMail
 from postroom.control.task_spans import TaskSpans
 from postroom.control.terminals import Terminals
 from postroom.directory.cards import Card
@@ -228,13 +227,6 @@ async def _open_parts(
     await remotes.open()
     remote = remote_work(base, remotes, reports, blobs)
     supervise("remote-tasks", remote.run)
-
-    def branch_of(uid: str) -> str:
-        shown = workers.work.shown(uid)
-        return shown["branch"] if shown is not None else ""
-
-    news = TaskMail(base.changes, sessions, tasks, base.office, branch_of)
-    supervise("task-mail", news.run)
     if tracing.enabled():
         supervise("spans", TaskSpans(base.database, base.changes).run)
     parts = Parts(

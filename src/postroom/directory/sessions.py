@@ -98,11 +98,6 @@ class Sessions:
         known = sorted(self._known.values(), key=lambda session: session.uid)
         return [session for session in known if sees(me, session)]
 
-    @property
-    def uids(self) -> list[str]:
-        """Of all of them."""
-        return sorted(self._known)
-
     def owned(self, owner: str) -> list[SessionRow]:
         """The sessions of a person."""
         return [session for session in self._known.values() if session.owner == owner]

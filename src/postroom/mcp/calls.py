@@ -128,20 +128,10 @@ class Calls:
         return Said(said.accepted(await self._room.send(**fields)))
 
     async def _a2a_reply(self, message: str, text: str, key: str = "") -> Said:
-        try:
-            asked = await self._room.message(message)
-        except NotFound:
-            return await self._answer_task(message, text)
+        asked = await self._room.message(message)
         to = asked["from"]["uid"]
         sent = await self._room.send(to, text, key=key, reply_to=asked["id"], expects_reply=False)
         return Said(said.accepted(sent))
-
-    async def _answer_task(self, task: str, text: str) -> Said:
-        try:
-            view = await self._room.answer_task(task, text)
-        except NotFound as error:
-            raise NotFound(f"there is no message or task {one_line(task, 64)!r}") from error
-        return Said(f"Accepted: the answer for task {view['id']}.")
 
     async def _a2a_ask(self, to: str, text: str, key: str = "", wait: float = LONGEST) -> Said:
         sent = await self._room.send(to, text, key=key)

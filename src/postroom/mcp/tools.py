@@ -177,12 +177,12 @@ _TOOLS = (
     ),
     Tool(
         "a2a_reply",
-        "Answer a message that you have got, or the question of a task that you have given.",
+        "Answer a message that you have got. Its sender sees which one is answered.",
         "messages.send",
-        {"reply_to": "Id of the message, or of the task.", "text": "", "key": ""},
+        {"reply_to": _MESSAGE, "text": "", "key": ""},
         {"message": "reply_to"},
         ("message", "text"),
-        also=("messages.show", "tasks.answer"),
+        also=("messages.show",),
     ),
     Tool(
         "a2a_ask",
@@ -208,8 +208,8 @@ _TOOLS = (
     ),
     Tool(
         "a2a_delegate_task",
-        "Give a task to an agent, or to whichever agent has a skill. It is stored before this returns. Its questions "
-        "and its result come as mail to a session; a2a_get_task shows how it stands, and waits.",
+        "Give a task to an agent, or to whichever agent has a skill. It is stored before this returns; a2a_get_task "
+        "shows how it stands, and waits for its end.",
         "tasks.delegate",
         {
             "to": _TO,
