@@ -143,7 +143,7 @@ def test_mail_of_an_interrupted_request_is_not_seen_and_comes_again(idle: Claude
 def test_a_prompt_that_is_taken_back_has_not_shown_its_mail(idle: Claude, desk: Desk):
     """Claude Code puts a prompt back into its line when it is interrupted before an answer."""
     idle.idle()
-    sent = desk.stranger_sends("api")("@app", "with the prompt: which shape?")
+    sent = desk.stranger("api")("@app", "with the prompt: which shape?")
     desk.waits("app")
     idle.say("SLOW SAY:[never mind]")
     desk.holds()
