@@ -300,3 +300,29 @@ def test_run_ends_after_the_last_session(mine: Connected):
 
     until(lambda: gone(pid))
     assert not (mine.folder / "run.sock").exists()
+
+
+@pytest.mark.requirement("session-is-agent")
+def test_the_next_session_of_a_project_has_the_name_of_the_one_before(mine: Connected):
+    first = mine.client(folder="again")
+    first.start()
+    first.kill()
+
+    second = mine.client(folder="again")
+    second.start()
+
+    (nick,) = [n for n, each in mine.sessions().items() if each["pid"] == second.process.pid]
+    assert nick == "again"
+
+
+def test_a_hook_that_comes_after_the_end_of_its_client_makes_nothing_of_it(mine: Connected):
+    first = mine.client(folder="late")
+    first.start()
+    pid = first.process.pid
+    first.process.kill()
+    first.process.wait()
+
+    first.run("PreToolUse", tool_use_id="1")
+
+    (row,) = [each for each in mine.sessions().values() if each["pid"] == pid]
+    assert row["state"] == "gone"

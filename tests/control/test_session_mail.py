@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from postroom.bus.port import Message
+from postroom.projection.changes import ALERTS
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.receipts import Receipt
@@ -245,3 +246,25 @@ async def test_a_worker_is_told_once_a_minute_that_its_message_to_a_session_wait
         (f"m{number}", "dead") for number in range(3)
     ]
     await listening.close()
+
+
+# ── alerts ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("session-mail-told")
+async def test_mail_for_a_session_that_is_gone_raises_no_alert_though_that_for_others_does(
+    tmp_path: Path,
+):
+    async with task_room(tmp_path, stale_after=0.3) as room, house_of(room) as house:
+        ana = await house.person("ana")
+        app = await house.session(ana)
+        await room.api.post("/v1/agents", json={"nick": "otto", "kind": "external"})
+        assert await status(ana.api.put("/v1/sessions/app", json={"state": "gone"})) == 200
+        waits = await send(ana.api, "@app", "when you are back")
+        await send(ana.api, "@otto", "now")
+        found = room.parts.changes.until(ALERTS, room.parts.alerts.standing, bool, SECONDS)
+        assert [each.row.kind for each in await found] == ["stale"]
+        alerts = (await room.api.get("/v1/alerts")).json()["alerts"]
+        assert [each["nick"] for each in alerts] == ["otto"]
+        assert waits["to"]["uid"] == app.uid
+        assert await status(room.api.delete("/v1/agents/otto")) == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -345,3 +346,77 @@ async def test_a_session_that_was_not_heard_for_7_days_ends(
     assert await status(app.api.get("/v1/me")) == 401
     left = (await ana.api.get("/v1/sessions")).json()["sessions"]
     assert [one["uid"] for one in left] == [other.uid]
+
+
+# ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+HERE = {"folder": "/srv/app", "project": "/srv/app/.git"}
+
+
+async def closed(session: Terminal) -> None:
+    """Its client has ended."""
+    assert await status(session.api.put(f"/v1/sessions/{session.uid}", json={"state": "gone"})) == 200
+
+
+@pytest.mark.requirement("session-is-agent")
+async def test_a_new_session_of_a_project_has_the_name_of_one_that_is_gone(house: House):
+    ana = await house.person("ana")
+    first = await house.session(ana, **HERE)
+    second = await house.session(ana, "two", **HERE)
+    assert (first.nick, second.nick) == ("app", "app-2")
+    await closed(first)
+
+    third = await house.session(ana, "three", client="codex", **HERE)
+    assert third.nick == "app"
+    kept = (await ana.api.get(f"/v1/agents/{first.uid}")).json()["nick"]
+    assert re.fullmatch("app-[0-9a-f]{4}", kept)
+    assert (await ana.api.get(f"/v1/agents/{kept}/card")).json()["name"] == kept
+    # By the name a message goes to the new one, by the uid to the one that had it; resumed, it keeps what it has.
+    for to, text in (("@app", "by name"), (first.uid, "by uid")):
+        await ana.api.post("/v1/messages", json={"to": to, "text": text})
+    again = await house.session(ana, **HERE)
+    assert (again.uid, again.nick) == (first.uid, kept)
+    for session, text in ((third, "by name"), (again, "by uid")):
+        (mail,) = (await session.api.get("/v1/inbox")).json()["messages"]
+        assert mail["text"] == text
+
+
+@pytest.mark.requirement("session-is-agent")
+async def test_a_session_keeps_its_name_while_it_is_open_waited_for_or_of_another_project_or_person(
+    house: House,
+):
+    ana, bob = await house.person("ana"), await house.person("bob")
+    app = await house.session(ana, **HERE)
+    assert (await house.session(ana, "two", **HERE)).nick == "app-2"
+    await closed(app)
+    assert (await house.session(bob, **HERE)).nick == "app-3"
+    other = HERE | {"project": "/home/app/.git"}
+    assert (await house.session(ana, "three", **other)).nick == "app-4"
+    sent = await bob.api.post("/v1/messages", json={"to": "@app", "text": "unread"})
+    assert (await house.session(ana, "four", **HERE)).nick == "app-5"
+
+    read = {"ids": [sent.json()["id"]], "state": "seen"}
+    assert await status(app.api.post("/v1/inbox/ack", json=read)) == 200
+    await bob.api.get(f"/v1/messages/{read['ids'][0]}", params={"wait": "seen", "timeout": "5"})
+    task = await ana.api.post("/v1/tasks", json={"to": "@app", "text": "work"})
+    assert task.status_code == 201, task.text
+    assert (await house.session(ana, "five", **HERE)).nick == "app-6"
+
+
+@pytest.mark.requirement("session-is-agent")
+async def test_a_name_that_was_given_by_hand_stays(house: House):
+    ana = await house.person("ana")
+    app = await house.session(ana, **HERE)
+    assert await status(ana.api.post("/v1/agents/app/rename", json={"nick": "reviewer"})) == 200
+    await closed(app)
+    assert (await house.session(ana, "two", **HERE)).nick == "app"
+    assert (await ana.api.get("/v1/agents/reviewer")).json()["uid"] == app.uid
+
+
+@pytest.mark.requirement("session-is-agent")
+async def test_of_two_sessions_that_begin_at_once_one_has_the_name(house: House):
+    ana = await house.person("ana")
+    await closed(await house.session(ana, **HERE))
+    both = await asyncio.gather(*(house.session(ana, key, **HERE) for key in ("two", "three")))
+    assert sorted(each.nick for each in both) == ["app", "app-2"]

@@ -116,6 +116,41 @@ async def test_a_session_that_calls_or_whose_mail_is_followed_is_heard(room: Roo
     assert sessions.seen_by(room.me()) == []
 
 
+@pytest.mark.requirement("session-mail-told")
+async def test_whose_mail_waits_by_itself_is_who_is_gone_away_or_not_woken_and_has_just_come_back(
+    room: Room,
+):
+    sessions = await room.started()
+    made = {}
+    for client in ("claude", "codex", "gemini"):
+        said = Registration(client, "one", client)
+        made[client] = (await sessions.register(room.me(), said)).session
+        room.callers.called(made[client].uid)
+    names = {session.uid: client for client, session in made.items()}
+
+    def kept() -> set[str]:
+        return {names[uid] for uid in sessions.kept(300.0)}
+
+    assert kept() == {"claude", "codex", "gemini"}  # they have just begun
+    room.now += 301
+    for session in made.values():
+        room.callers.called(session.uid)
+    assert kept() == {"gemini"}
+    await sessions.note(made["claude"], state="gone")
+    room.now += 301
+    assert kept() == {"claude", "codex", "gemini"}  # nobody speaks for @codex
+    await sessions.note(made["claude"], state="idle")
+    for session in made.values():
+        room.callers.called(session.uid)
+    assert kept() == {"claude", "gemini"}
+    room.now += 299
+    for session in made.values():
+        room.callers.called(session.uid)
+    assert kept() == {"claude", "gemini"}
+    room.now += 2
+    assert kept() == {"gemini"}
+
+
 @pytest.mark.requirement("session-owner-alone")
 async def test_nobody_registers_sessions_by_a_key_that_ends_meanwhile_or_that_is_no_persons(
     room: Room,

@@ -91,6 +91,23 @@ async def test_the_unread_mail_of_a_person_is_no_alert(tmp_path: Path):
         assert maria.uid == sent.recipient.uid
 
 
+async def test_mail_of_whom_its_sender_knows_to_be_away_is_no_alert_and_hides_none(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        away = [bob.uid]
+        stale = Stale(desk.bus, desk.database, 0.1, lambda: away)
+        first = await desk.office.send(maria.uid, "@bob", "one")
+        assert (await stale.find(first.sent_at)) == Due([], None)
+        await desk.worker("eve")
+        sent = await desk.office.send(maria.uid, "@eve", "two")
+        due = await stale.find(first.sent_at)
+        assert due.next_at is not None
+        assert [row.id for row in (await stale.find(sent.sent_at + 3600)).now] == [sent.id]
+        away.clear()
+        found = (await stale.find(sent.sent_at + 3600)).now
+        assert {row.id for row in found} == {first.id, sent.id}
+
+
 async def test_a_cleared_alert_about_mail_comes_back_only_for_later_mail(tmp_path: Path):
     async with running_desk(tmp_path) as desk:
         maria, _ = await desk.person(), await desk.worker("bob")

@@ -266,6 +266,7 @@ class Registry:
         nick = nick_of(found.cwd, project)
         more = {"folder": found.cwd, "project": project}
         client = self.person()
+        await self._tell_ended(project)
         try:
             made = await client.register_session(found.client, key, nick, **more)
         except (Conflict, InvalidInput):  # such a nick is for others
@@ -292,6 +293,13 @@ class Registry:
         await session.sync()
         self.news()
         return session
+
+    async def _tell_ended(self, project: str) -> None:
+        """Tell the post room which sessions of a project have ended: a new one gets the nick of such a one."""
+        for session in self.all():
+            untold = not session.record.alive and session.told != "gone"
+            if untold and project_of(session.record.folder) == project:
+                await self.tell(session)
 
     async def tell(self, session: Session) -> None:
         """Tell the post room what it does not know of a session.

@@ -30,7 +30,7 @@ from postroom.identity.pins import Pins
 from postroom.identity.trust import Trust
 from postroom.mail import outbox, projection
 from postroom.mail.alerts import AlertService
-from postroom.mail.clerk import Clerk, Expiry, Stale
+from postroom.mail.clerk import Clerk, Expiry
 from postroom.mail.deadletters import DeadLetterMover, DeadLetterService
 from postroom.mail.inbox import Inboxes
 from postroom.mail.office import PostOffice
@@ -191,8 +191,6 @@ async def open_base(
     retention = _retention(settings, trust, admin, database)
     if not settings.memory:
         background.supervise("retention", retention.run, retry=SELDOM)
-    stale = Stale(bus, database, settings.stale_after)
-    background.supervise("stale", Watch(stale, changes).run)
     expiry = Watch(ApprovalExpiry(events, database), changes, topic=APPROVALS)
     background.supervise("approvals", expiry.run)
     await fold.ready(FOLD_DEADLINE)

@@ -53,10 +53,12 @@ from postroom.identity.account_publisher import BEHIND, Accounts, delete_account
 from postroom.identity.jwt import Credential
 from postroom.identity.tokens import OperatorKey
 from postroom.identity.trust import Trust
+from postroom.mail.clerk import Stale
 from postroom.mail.notes import WorkerNotes
 from postroom.observe import get_logger, tracing
 from postroom.observe.supervision import SELDOM
 from postroom.projection.changes import Change
+from postroom.projection.due import Watch
 from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert
 from postroom.push.configs import PushService
@@ -283,6 +285,9 @@ async def _open_sessions(base: Base, outside: OutsideAgents, iam: LocalIAM) -> S
             await base.sweep()
 
     base.background.supervise("sessions", expire, every=EXPIRY_INTERVAL)
+    late = base.settings.stale_after
+    stale = Stale(base.bus, base.database, late, kept=lambda: sessions.kept(late))
+    base.background.supervise("stale", Watch(stale, base.changes).run)
     notes = WorkerNotes(base.database, base.changes, base.clerk, sessions.blocker, sessions.told)
     base.background.supervise("notes", notes.run)
     return sessions

@@ -53,12 +53,14 @@ class Directory:
         *,
         uid: str = "",
         projects: Iterable[str] = (),
+        first: Callable[[Store], None] | None = None,
         also: Callable[[Store, Agent], None] | None = None,
     ) -> Agent:
         """Give a new agent its address.
 
         Args:
             uid: "" for a new one.
+            first: frees the nick, in the same transaction.
             also: writes further rows that the agent must not be without, in the same transaction.
 
         Raises:
@@ -80,6 +82,8 @@ class Directory:
         secret = secrets.token_bytes(SECRET_BYTES)
 
         def store(store: Store) -> None:
+            if first is not None:
+                first(store)
             _check_free(store, agent)
             store.agents.add_agent(agent, skeleton(nick), secret)
             store.agents.set_memberships(agent.uid, names)
@@ -96,17 +100,7 @@ class Directory:
             InvalidName, NameTaken: as `register`.
             UnknownRecipient: it was retired meanwhile.
         """
-        check_nick(nick)
-        if UID.fullmatch(nick):
-            raise InvalidName(f"{nick!r} looks like a uid")
-
-        def store(store: Store) -> None:
-            _check_free(store, replace(agent, nick=nick), renamed=True)
-            if not store.agents.rename_agent(agent.uid, nick, skeleton(nick)):
-                raise UnknownRecipient(f"nobody is called {agent.nick!r}")
-
-        await self._database.write(store)
-        return replace(agent, nick=nick)
+        return await self._database.write(lambda store: rename(store, agent, nick))
 
     async def resolve(self, ref: str) -> Agent:
         """The agent that `@nick`, a uid or a bare nick names.
@@ -161,6 +155,18 @@ def resolve(store: Store, org: str, ref: str) -> Agent:
     if agent is None or agent.retired or agent.org != org:
         raise UnknownRecipient(f"nobody is called {ref!r}", remedy="postroom agents lists all")
     return agent
+
+
+def rename(store: Store, agent: Agent, nick: str) -> Agent:
+    """As `Directory.rename`, within a transaction."""
+    check_nick(nick)
+    if UID.fullmatch(nick):
+        raise InvalidName(f"{nick!r} looks like a uid")
+    renamed = replace(agent, nick=nick)
+    _check_free(store, renamed, renamed=True)
+    if not store.agents.rename_agent(agent.uid, nick, skeleton(nick)):
+        raise UnknownRecipient(f"nobody is called {agent.nick!r}")
+    return renamed
 
 
 def _check_free(store: Store, agent: Agent, *, renamed: bool = False) -> None:

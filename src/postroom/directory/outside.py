@@ -61,6 +61,7 @@ class OutsideAgents:
         card: Mapping[str, Any] | None = None,
         *,
         public: bool = False,
+        first: Callable[[Store], None] | None = None,
         also: Callable[[Store, Agent], None] = lambda _store, _agent: None,
     ) -> Agent:
         """Give an agent its address.
@@ -68,7 +69,7 @@ class OutsideAgents:
         Args:
             card: what its Agent Card says of it (`cards.read_given`).
             public: its card over HTTP is for everybody, also without a key.
-            also: writes further rows in the same transaction, such as its key.
+            first, also: as in `Directory.register`.
 
         Raises:
             InvalidInput, MessageTooLarge: the kind or the card is not valid.
@@ -83,7 +84,7 @@ class OutsideAgents:
             store.cards.set_card(agent.uid, stored, agent.created_at)
             also(store, agent)
 
-        agent = await self._directory.register(nick, kind, also=store)
+        agent = await self._directory.register(nick, kind, first=first, also=store)
         self._cards[agent.uid] = _card(agent, given)
         if public:
             self._public.add(agent.uid)
@@ -120,10 +121,14 @@ class OutsideAgents:
     async def rename(self, agent: Agent, nick: str) -> Agent:
         """Give an agent another nick. Raises as `Directory.rename`."""
         renamed = await self._directory.rename(agent, nick)
-        given = await self._database.read(lambda store: store.cards.all_cards())
-        self._cards[agent.uid] = _card(renamed, json.loads(given.get(agent.uid, "{}")))
-        self._changed()
+        await self.renamed(renamed)
         return renamed
+
+    async def renamed(self, agent: Agent) -> None:
+        """Show the card of an agent under the nick that it has got."""
+        given = await self._database.read(lambda store: store.cards.all_cards())
+        self._cards[agent.uid] = _card(agent, json.loads(given.get(agent.uid, "{}")))
+        self._changed()
 
     async def forget(self, uid: str) -> None:
         """Drop the card of an agent that is retired."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from postroom.directory.agents import rename
 from postroom.directory.iam import LocalIAM, NewKey
 from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PAUSE, Callers
@@ -128,6 +129,12 @@ class Sessions:
         kept = self._kept_from(uid)
         return kept[0] if kept else ""
 
+    def kept(self, settled: float) -> list[str]:
+        """The uids of the sessions that do not get their mail by themselves, or did not until `settled` seconds ago."""
+        since = self._clock() - settled
+        known = self._known.values()
+        return [each.uid for each in known if each.state_at > since or self._kept_from(each.uid)]
+
     def _kept_from(self, uid: str) -> tuple[str, str] | None:
         session = self._known.get(uid)
         if session is None:
@@ -178,6 +185,7 @@ class Sessions:
 
     async def _add(self, me: Principal, said: Registration) -> Registered:
         made: list[Registered] = []
+        left: list[Agent] = []
 
         def also(store: Store, agent: Agent) -> None:
             if store.sessions.known_as(me.uid, said.client, said.key) is not None:
@@ -205,10 +213,17 @@ class Sessions:
 
         card = {"description": f"A session of @{me.nick} in {said.client}."}
         for nick in nicks_of(said.nick, said.client, _endings()):
+
+            def first(store: Store, nick: str = nick) -> None:
+                left[:] = _given_away(store, me, said, nick)
+
             try:
-                await self._outside.add(nick, "external", card, also=also)
+                await self._outside.add(nick, "external", card, first=first, also=also)
             except NameTaken:
                 continue
+            for former in left:
+                await self._outside.renamed(former)
+                self._tell_renamed(former.uid)
             return made[0]
         raise Refused("no free name was found for this session", remedy="name it otherwise")
 
@@ -249,9 +264,12 @@ class Sessions:
     async def rename(self, agent: Agent, nick: str) -> Agent:
         """Give an agent that Postroom does not run another nick. Raises InvalidName, NameTaken."""
         renamed = await self._outside.rename(agent, nick)
-        if (session := self._known.get(agent.uid)) is not None:
-            self._changed(session, "renamed")
+        self._tell_renamed(agent.uid)
         return renamed
+
+    def _tell_renamed(self, uid: str) -> None:
+        if (session := self._known.get(uid)) is not None:
+            self._changed(session, "renamed")
 
     async def end(self, uid: str) -> None:
         """End a session: its address and its keys are gone for ever. The caller sweeps what waits for it."""
@@ -298,6 +316,33 @@ def commands(me: Principal, session: SessionRow) -> bool:
     return me.method == KEY and me.uid in (session.owner, session.uid)
 
 
+def _given_away(store: Store, me: Principal, said: Registration, nick: str) -> list[Agent]:
+    """The session that gave `nick` away to a new one of `me`, under the nick that it has now; empty where none did.
+
+    It does where its client has ended and nobody waits for it: otherwise each new session of a repository would have
+    another name for a week. A name that somebody has given by hand is none that a new session asks for.
+    """
+    agent = store.agents.agent_by_nick(me.org, nick)
+    former = store.sessions.get(agent.uid) if agent is not None else None
+    if agent is None or former is None or former.owner != me.uid:
+        return []
+    place = said.project or said.folder
+    if former.state != SessionStanding.GONE.value or not place:
+        return []
+    if place != (former.project or former.folder) or _is_waited_for(store, agent.uid):
+        return []
+    for ending in _endings():
+        with suppress(NameTaken):
+            return [rename(store, agent, f"{nick}-{ending}")]
+    return []
+
+
+def _is_waited_for(store: Store, uid: str) -> bool:
+    """Whether an agent has unread mail, or a task."""
+    tasks = (store.tasks.open_tasks(uid, limit=1, taken=taken) for taken in (True, False))
+    return bool(store.messages.inbox(uid, unread=True, limit=1)) or any(tasks)
+
+
 def _shown(session: SessionRow, parties: Mapping[str, Party], *, online: bool) -> shapes.Session:
     return {
         "uid": session.uid,
@@ -330,4 +375,4 @@ def _told_of(known: SessionRow, said: Registration, now: float) -> SessionRow:
 
 def _endings() -> Iterator[str]:
     for _ in range(5):
-        yield secrets.token_hex(3)
+        yield secrets.token_hex(2)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from postroom.bus.port import MessageBusProvider
@@ -161,16 +161,25 @@ class Stale:
 
     Args:
         after: seconds in `accepted` that are too long.
+        kept: the uids of agents whose senders are told that their mail waits, which is nothing to alarm anybody.
     """
 
-    def __init__(self, bus: MessageBusProvider, database: Database, after: float) -> None:
+    def __init__(
+        self,
+        bus: MessageBusProvider,
+        database: Database,
+        after: float,
+        kept: Callable[[], Collection[str]] = tuple,
+    ) -> None:
         self._bus = bus
         self._database = database
         self._after = after
+        self._kept = kept
 
     async def find(self, now: float) -> Due[MessageRow]:
         """The first overdue message to each agent without such an alert."""
-        return await self._database.read(partial(_stale, now=now, limit=self._after))
+        asked = partial(_stale, now=now, limit=self._after, kept=self._kept())
+        return await self._database.read(asked)
 
     def due_at(self, row: MessageRow) -> float | None:
         """When it has been in `accepted` for too long."""
@@ -191,9 +200,9 @@ def _stale_text(store: Store, message: MessageRow, limit: float) -> str:
     )
 
 
-def _stale(store: Store, now: float, limit: float) -> Due[MessageRow]:
+def _stale(store: Store, now: float, limit: float, kept: Collection[str]) -> Due[MessageRow]:
     before = now - limit
-    waiting = store.pending.untaken(before)
+    waiting = store.pending.untaken(before, kept)
     first = {message.recipient: message for message in reversed(waiting)}
-    following = store.pending.next_untaken(before)
+    following = store.pending.next_untaken(before, kept)
     return Due(list(first.values()), None if following is None else following + limit)

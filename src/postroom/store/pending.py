@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from sqlalchemy import and_, bindparam, exists, false, func, literal_column, or_, select
+from collections.abc import Collection
+
+from sqlalchemy import and_, bindparam, exists, false, func, literal_column, not_, or_, select
 
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import State
 from postroom.store.alerts import STALE
 from postroom.store.messages import COLUMNS, MessageRow
 from postroom.store.schema import agents, alerts, messages
-from postroom.store.session import Session, prepared
+from postroom.store.session import Session, among, prepared
 
 BATCH = 256
 """The most messages of one query (at least a batch of the fold); the next query finds the rest."""
@@ -84,7 +86,11 @@ _PERSON = (
     .correlate(messages)
 )
 _UNTAKEN = select(*COLUMNS).where(
-    _OPEN, messages.c.state == State.ACCEPTED.value, ~_PERSON, ~_ALERTED
+    _OPEN,
+    messages.c.state == State.ACCEPTED.value,
+    ~_PERSON,
+    ~_ALERTED,
+    not_(among(messages.c.recipient, "kept")),
 )
 
 
@@ -168,13 +174,15 @@ class PendingStore:
         """The instant at which the next open message expires."""
         return self._session.scalar(_NEXT_EXPIRY, now=now)
 
-    def untaken(self, before: float) -> list[MessageRow]:
-        """Messages to agents, stored before `before`, that nobody took and that have no alert yet."""
-        return self._session.all(MessageRow, _UNTAKEN_BEFORE, at=before)
+    def untaken(self, before: float, kept: Collection[str] = ()) -> list[MessageRow]:
+        """Messages to agents, stored before `before`, that nobody took and that have no alert yet; those to `kept`, by
+        uid, are not looked for.
+        """
+        return self._session.all(MessageRow, _UNTAKEN_BEFORE, at=before, kept=kept)
 
-    def next_untaken(self, after: float) -> float | None:
+    def next_untaken(self, after: float, kept: Collection[str] = ()) -> float | None:
         """The instant at which the earliest such message past `after` was stored."""
-        first = self._session.first(MessageRow, _NEXT_UNTAKEN, at=after)
+        first = self._session.first(MessageRow, _NEXT_UNTAKEN, at=after, kept=kept)
         return None if first is None else first.stored_at
 
     def count_untaken(self, recipient: str) -> int:
