@@ -26,11 +26,13 @@ def measure(sheet: Sheet, *, quick: bool) -> None:
         mine = Connected(room, scratch)
         try:
             app = mine.client()
+            app.run("begin")
+            until(mine.status)
+            sheet.add("run, no session: memory", [_megabytes(mine)], "MB")
             app.start()
             _hooks(sheet, app, times)
-            run = mine.status()["pid"]
-            sheet.add("run, one session: memory", [memory([run]).rss / 1e6], "MB")
-            _idle(sheet, mine, run, quick=quick)
+            sheet.add("run, one session: memory", [_megabytes(mine)], "MB")
+            _idle(sheet, mine, quick=quick)
         finally:
             mine.close()
 
@@ -47,17 +49,28 @@ def _hooks(sheet: Sheet, app: Terminal, times: int) -> None:
     sheet.add("hook, 4 at once, p99", [1e3 * together[-1 - times // 100]], "ms")
 
 
-def _idle(sheet: Sheet, mine: Connected, run: int, *, quick: bool) -> None:
+def _idle(sheet: Sheet, mine: Connected, *, quick: bool) -> None:
+    server = mine.room.server
+    parts = {
+        "run": mine.status()["pid"],
+        "control plane": server["pid"],
+        "its nats-server": server["nats_pid"],
+    }
     count, seconds = (QUICK_SESSIONS, QUICK_IDLE) if quick else (SESSIONS, IDLE)
     for number in range(count):
         mine.client(folder=f"app-{number}").run("SessionStart", source="startup")
     until(lambda: len(mine.sessions()) > count)
     time.sleep(seconds / 5)
-    before = processor_time(run)
+    before = {name: processor_time(pid) for name, pid in parts.items()}
     time.sleep(seconds)
-    share = (processor_time(run) - before) / seconds
-    sheet.add(f"run, {count} idle sessions: CPU", [100 * share], "%")
-    sheet.add(f"run, {count} idle sessions: memory", [memory([run]).rss / 1e6], "MB")
+    for name, pid in parts.items():
+        share = (processor_time(pid) - before[name]) / seconds
+        sheet.add(f"{name}, {count} idle sessions: CPU", [100 * share], "%")
+    sheet.add(f"run, {count} idle sessions: memory", [_megabytes(mine)], "MB")
+
+
+def _megabytes(mine: Connected) -> float:
+    return memory([mine.status()["pid"]]).rss / 1e6
 
 
 def _timed(app: Terminal, number: int) -> float:

@@ -356,7 +356,9 @@ HERE = {"folder": "/srv/app", "project": "/srv/app/.git"}
 
 async def closed(session: Terminal) -> None:
     """Its client has ended."""
-    assert await status(session.api.put(f"/v1/sessions/{session.uid}", json={"state": "gone"})) == 200
+    assert (
+        await status(session.api.put(f"/v1/sessions/{session.uid}", json={"state": "gone"})) == 200
+    )
 
 
 @pytest.mark.requirement("session-is-agent")

@@ -193,7 +193,7 @@ class Session:
     def on(self, event: Event) -> Offer | None:
         """Something happened: what is to be handed over, which is on disk as handed. Raises StateUnwritable."""
         self.heard_at = time.time()
-        if event.kind is not Kind.END and not self.living:  # a hook that comes late, of a client that has ended
+        if event.kind is not Kind.END and not self.living:  # a late hook of a client that has ended
             self.gone()
             return None
         if event.kind is Kind.START:
