@@ -73,11 +73,25 @@ def pytest_timeout_set_timer() -> Generator[None, object, object]:
     return done
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
-    """Tell of a test that was interrupted between two lines, which pytest cannot show and would end the run for."""
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tell of a failure that pytest cannot show, and would end the run for: as Python itself shows it.
+
+    A test that was interrupted between two lines is one, and where Python 3.11 cannot parse a source another.
+    """
     if call.excinfo is not None:
         show_lines_alone(call.excinfo.tb)
+    try:
+        return (yield)
+    except SystemError:  # "AST constructor recursion depth mismatch": while another thread parses
+        option, style = item.config.option, item.config.option.tbstyle
+        option.tbstyle = "native"
+        try:
+            return pytest.TestReport.from_item_and_call(item, call)
+        finally:
+            option.tbstyle = style
 
 
 def show_lines_alone(place: Any) -> None:

@@ -106,3 +106,32 @@ def test_what_a_traceback_has_without_a_line_is_left_out() -> None:
 
     assert places[0].tb_next is places[3]
     assert places[3].tb_next is None
+
+
+def test_a_source_that_cannot_be_parsed_does_not_end_the_run(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_bytes(CONFTEST.read_bytes())
+    (tmp_path / "test_unparsed.py").write_text("""
+from _pytest._code import source
+
+def parse(*_values):
+    raise SystemError("AST constructor recursion depth mismatch")
+
+def test_it(monkeypatch):
+    monkeypatch.setattr(source.ast, "parse", parse)
+    assert 1 == 2
+
+def test_next():
+    pass
+""")
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "assert 1 == 2" in done.stdout
+    assert "1 failed, 1 passed" in done.stdout.splitlines()[-1]
