@@ -112,7 +112,7 @@ env_key = "FAKE_KEY"
 
     def waits(self, nick: str, number: int = 1) -> None:
         """Wait until mail of a session is there and not handed over."""
-        until(lambda: self.sessions()[nick]["waiting"] >= number)
+        until(lambda: self.sessions().get(nick, {}).get("waiting", 0) >= number)
 
     def close(self) -> None:
         """Close all windows, and end `run`."""
