@@ -338,6 +338,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "connect-bytes-come-back": "`connect` shows what it writes, all of it or nothing, and no key is in it; `disconnect` gives a file that nobody else has changed its bytes back, and cuts from another one Postroom's part alone.",
         "connect-doctor-tells": "`doctor connect` says for every home what stands between a session and its mail: files, approval, settings, an untried version, no post room.",
     },
+    ("Sessions", "docs/clients.md#what-each-client-can-do"): {
+        "session-clients-real": "In Claude Code and Codex themselves, in terminals, mail is in the next model request in mid-turn, makes a turn go on at its end and wakes an idle session; one asks the other and goes on with its answer.",
+    },
     ("Installation", "docs/binding.md#installation"): {
         "release-versions-agree": "A release builds Postroom and the library, only if tag, projects and changelog state one version; the library alone has every public name, declares what it imports, and passes its tests without Postroom.",
     },

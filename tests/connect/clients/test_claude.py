@@ -27,6 +27,7 @@ def idle(app: Claude, desk: Desk) -> Claude:
     return app
 
 
+@pytest.mark.requirement("session-clients-real")
 def test_a_session_that_starts_has_an_address_and_its_model_is_told(app: Claude, desk: Desk):
     app.turn("SAY:[hello]")
 
@@ -35,6 +36,7 @@ def test_a_session_that_starts_has_an_address_and_its_model_is_told(app: Claude,
     assert "SAY:[hello]" in str(request.body)
 
 
+@pytest.mark.requirement("session-clients-real")
 def test_mail_in_mid_turn_is_in_the_next_request_and_seen_after_it(idle: Claude, desk: Desk):
     end = idle.at_work()
     sent = desk.send(f"@{idle.nick}", "in mid turn: which shape?")
@@ -49,6 +51,7 @@ def test_mail_in_mid_turn_is_in_the_next_request_and_seen_after_it(idle: Claude,
     desk.reaches(sent, "seen")
 
 
+@pytest.mark.requirement("session-clients-real")
 def test_mail_that_comes_while_the_model_answers_makes_the_turn_go_on(idle: Claude, desk: Desk):
     idle.say("SLOW SAY:[thought]")
     desk.holds()
@@ -60,6 +63,7 @@ def test_mail_that_comes_while_the_model_answers_makes_the_turn_go_on(idle: Clau
     desk.reaches(sent, "seen")
 
 
+@pytest.mark.requirement("session-clients-real")
 def test_an_idle_session_is_woken_by_mail(idle: Claude, desk: Desk):
     idle.turn("SAY:[resting]")
     sent = desk.send(f"@{idle.nick}", "while it rests: which shape?")
@@ -69,6 +73,7 @@ def test_an_idle_session_is_woken_by_mail(idle: Claude, desk: Desk):
     assert "which shape?" in idle.terminal.text or "Stop hook feedback" in idle.terminal.text
 
 
+@pytest.mark.requirement("session-clients-real")
 def test_two_sessions_in_one_repository_write_to_each_other(idle: Claude, desk: Desk):
     other = Claude(desk, idle.folder)
     assert other.nick == "app-2"
@@ -84,6 +89,7 @@ def test_two_sessions_in_one_repository_write_to_each_other(idle: Claude, desk: 
     other.close()
 
 
+@pytest.mark.requirement("session-clients-real")
 def test_clear_keeps_the_address(idle: Claude, desk: Desk):
     idle.idle()
     before, uid = idle.session, idle.row["uid"]
@@ -98,6 +104,7 @@ def test_clear_keeps_the_address(idle: Claude, desk: Desk):
     desk.reaches(sent, "seen")
 
 
+@pytest.mark.requirement("session-kills-harmless")
 def test_mail_that_a_killed_client_had_not_proven_comes_again_when_it_resumes(
     idle: Claude, desk: Desk
 ):
@@ -122,6 +129,7 @@ def test_mail_that_a_killed_client_had_not_proven_comes_again_when_it_resumes(
     desk.reaches(sent, "seen")
 
 
+@pytest.mark.requirement("session-mail-proven")
 def test_mail_of_an_interrupted_request_is_not_seen_and_comes_again(idle: Claude, desk: Desk):
     idle.idle()
     end = idle.at_work()
@@ -140,6 +148,7 @@ def test_mail_of_an_interrupted_request_is_not_seen_and_comes_again(idle: Claude
     desk.reaches(sent, "seen")
 
 
+@pytest.mark.requirement("session-mail-proven")
 def test_a_prompt_that_is_taken_back_has_not_shown_its_mail(idle: Claude, desk: Desk):
     """Claude Code puts a prompt back into its line when it is interrupted before an answer."""
     idle.idle()
@@ -159,6 +168,7 @@ def test_a_prompt_that_is_taken_back_has_not_shown_its_mail(idle: Claude, desk: 
     desk.reaches(sent, "seen")
 
 
+@pytest.mark.requirement("session-hook-harmless")
 def test_a_run_that_nobody_watches_has_no_address(desk: Desk, idle: Claude):
     known = set(desk.sessions())
     assert "hello" in idle.unwatched("SAY:[hello]")

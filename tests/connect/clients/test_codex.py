@@ -47,12 +47,14 @@ def idle(app: Codex, desk: Desk) -> Codex:
     return app
 
 
+@pytest.mark.requirement("session-clients-real")
 def test_a_session_has_an_address_and_its_model_is_told(app: Codex, desk: Desk):
     assert app.nick == "app"
     app.turn("SAY:[once more]")
     assert desk.asked("this session has the address @app")
 
 
+@pytest.mark.requirement("session-clients-real")
 def test_mail_in_mid_turn_is_in_the_next_request_and_seen_after_it(idle: Codex, desk: Desk):
     end = idle.at_work()
     sent = desk.send("@app", "in mid turn: which shape?")
@@ -67,6 +69,7 @@ def test_mail_in_mid_turn_is_in_the_next_request_and_seen_after_it(idle: Codex, 
     desk.reaches(sent, "seen")
 
 
+@pytest.mark.requirement("session-clients-real")
 def test_mail_that_comes_while_the_model_answers_makes_the_turn_go_on(idle: Codex, desk: Desk):
     idle.say("SLOW SAY:[thought]")
     desk.holds()
@@ -78,6 +81,7 @@ def test_mail_that_comes_while_the_model_answers_makes_the_turn_go_on(idle: Code
     desk.reaches(sent, "seen")
 
 
+@pytest.mark.requirement("session-clients-real")
 def test_an_idle_session_is_woken_by_mail(idle: Codex, desk: Desk):
     sent = desk.send("@app", "while it rests: which shape?")
 
@@ -86,6 +90,7 @@ def test_an_idle_session_is_woken_by_mail(idle: Codex, desk: Desk):
     assert "a program and not the user" in idle.terminal.text
 
 
+@pytest.mark.requirement("session-mail-proven")
 def test_mail_of_an_interrupted_request_is_not_seen_and_comes_again(idle: Codex, desk: Desk):
     end = idle.at_work()
     sent = desk.send("@app", "before Esc: which shape?")
@@ -103,6 +108,7 @@ def test_mail_of_an_interrupted_request_is_not_seen_and_comes_again(idle: Codex,
     desk.reaches(sent, "seen")
 
 
+@pytest.mark.requirement("session-kills-harmless")
 def test_a_session_whose_daemon_was_killed_keeps_its_address_and_mail_when_it_resumes(
     idle: Codex, desk: Desk
 ):
@@ -123,6 +129,7 @@ def test_a_session_whose_daemon_was_killed_keeps_its_address_and_mail_when_it_re
     desk.reaches(sent, "seen")
 
 
+@pytest.mark.requirement("session-clients-real")
 def test_two_windows_of_one_daemon_are_two_sessions_that_write_to_each_other(
     idle: Codex, desk: Desk
 ):
@@ -139,6 +146,7 @@ def test_two_windows_of_one_daemon_are_two_sessions_that_write_to_each_other(
     desk.reaches(sent["id"], "seen")
 
 
+@pytest.mark.requirement("connect-bytes-come-back")
 def test_disconnecting_gives_the_files_back_without_what_was_connected(desk: Desk, idle: Codex):
     idle.close()
     config = desk.home / ".codex" / "config.toml"

@@ -47,6 +47,7 @@ def arrives(app: Claude, desk: Desk, sent: str, *, again: bool = False) -> None:
     assert shown == 1 or (again and AGAIN in str(desk.asked(sent)[-1].body))
 
 
+@pytest.mark.requirement("session-kills-harmless")
 def test_a_run_that_was_killed_is_begun_anew_by_a_hook_and_brings_the_mail(
     app: Claude, desk: Desk, busy: Path
 ):
@@ -58,6 +59,7 @@ def test_a_run_that_was_killed_is_begun_anew_by_a_hook_and_brings_the_mail(
     arrives(app, desk, sent)
 
 
+@pytest.mark.requirement("session-kills-harmless")
 def test_what_was_handed_over_is_proven_though_run_was_killed_in_between(
     app: Claude, desk: Desk, busy: Path
 ):
@@ -71,6 +73,7 @@ def test_what_was_handed_over_is_proven_though_run_was_killed_in_between(
     arrives(app, desk, sent, again=True)
 
 
+@pytest.mark.requirement("session-kills-harmless")
 def test_mail_is_handed_over_while_the_post_room_is_down_and_told_afterwards(
     app: Claude, desk: Desk, busy: Path
 ):
@@ -85,6 +88,7 @@ def test_mail_is_handed_over_while_the_post_room_is_down_and_told_afterwards(
     arrives(app, desk, sent)
 
 
+@pytest.mark.requirement("session-kills-harmless")
 def test_mail_whose_hook_was_killed_comes_with_the_next_one(app: Claude, desk: Desk, busy: Path):
     sent = desk.send("@app", "the hook is killed: which shape?")
     desk.waits("app")
@@ -102,6 +106,7 @@ def test_mail_whose_hook_was_killed_comes_with_the_next_one(app: Claude, desk: D
     arrives(app, desk, sent, again=True)
 
 
+@pytest.mark.requirement("session-kills-harmless")
 def test_mail_arrives_though_the_server_of_its_tools_was_killed(
     app: Claude, desk: Desk, busy: Path
 ):
@@ -115,6 +120,7 @@ def test_mail_arrives_though_the_server_of_its_tools_was_killed(
     arrives(app, desk, sent)
 
 
+@pytest.mark.requirement("session-hook-harmless")
 def test_no_key_is_in_what_a_client_starts_or_its_model_reads(app: Claude, desk: Desk, busy: Path):
     with sqlite3.connect(f"file:{desk.folder / 'sessions.db'}?mode=ro", uri=True) as journal:
         rows = [json.loads(said) for (said,) in journal.execute("SELECT said FROM sessions")]
