@@ -46,7 +46,7 @@ class Agent:
 CLAUDE = Agent(
     "claude",
     "@anthropic-ai/claude-code",
-    "2.1.330",
+    "2.1.331",
     "@anthropic-ai/claude-code-*-*/claude",
 )
 A2A = Agent(
