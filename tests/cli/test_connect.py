@@ -51,6 +51,24 @@ def test_print_shows_what_would_be_written_and_writes_nothing(
     assert everything(home) == {}
 
 
+def test_print_shows_what_to_add_by_hand_where_it_cannot_be_written(
+    postroom: Run, home: Path
+) -> None:
+    config = home / ".codex" / "config.toml"
+    config.parent.mkdir()
+    config.write_text("mcp_servers = {}\n")
+
+    refused = postroom("connect", "codex", "--yes")
+    assert refused.status == 2
+    assert "--print" in refused.err
+    said = postroom("connect", "codex", "--print")
+
+    assert said.status == 0
+    assert "cannot be changed here" in said.err
+    assert "[mcp_servers.postroom]" in said.out
+    assert everything(home) == {str(config): b"mcp_servers = {}\n"}
+
+
 def test_without_a_terminal_nothing_is_written_unless_it_is_said_to_be(
     postroom: Run, home: Path
 ) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from postroom.protocol.frame import AGAIN
+from tests.agents.programs import CODEX
+from tests.agents.programs import installed
 from tests.connect.clients.desk import Codex, Desk
 from tests.connect.clients.terminal import ESCAPE
 from tests.e2e.conftest import PostRoom, until
@@ -144,6 +148,21 @@ def test_two_windows_of_one_daemon_are_two_sessions_that_write_to_each_other(
     sent = desk.found("from one to the other")
     assert (sent["from"]["nick"], sent["to"]["nick"]) == ("app", "app-2")
     desk.reaches(sent["id"], "seen")
+
+
+@pytest.mark.requirement("connect-doctor-tells")
+def test_doctor_asks_codex_whether_its_person_has_approved_the_hooks(
+    desk: Desk, idle: Codex, monkeypatch: pytest.MonkeyPatch
+):
+    path = f"{installed(CODEX).parent}{os.pathsep}{desk.env['PATH']}"
+    monkeypatch.setitem(desk.env, "PATH", path)
+
+    found = json.loads(desk.command("doctor", "connect", "--json"))["findings"]
+
+    said = {one["what"]: one for one in found if one["about"] == "codex"}
+    assert (said["trust"]["state"], said["program"]["state"]) == ("ok", "ok")
+    assert said["trust"]["detail"].startswith("you have approved all ")
+    assert said["last hook"]["detail"].startswith("Stop at ")
 
 
 @pytest.mark.requirement("connect-bytes-come-back")

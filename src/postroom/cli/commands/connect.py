@@ -182,7 +182,13 @@ def _connect(client: Client, installed: Installed, settings: Settings, how: _How
     home = client.home(Machine.here())
     parts = client.parts(home, installed)
     receipt = writing.receipt_of(client.name, home)
-    steps = writing.plan(parts, receipt)
+    try:
+        steps = writing.plan(parts, receipt)
+    except (InvalidInput, Conflict) as error:
+        if not how.printing:
+            raise
+        click.echo(f"{one_line(error.message)}; what has to be in the files:", err=True)
+        steps = [writing.Step(part.path, None, part.edit.put(None)) for part in parts]
     for step in () if how.as_json else steps:
         _show(step)
     if how.as_json and how.printing:
