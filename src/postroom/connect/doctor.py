@@ -66,17 +66,16 @@ def _run(status: Mapping[str, Any]) -> Finding:
 def _client(
     client: Client, machine: Machine, installed: Installed, status: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    homes = {receipt.home: receipt for receipt in writing.receipts(client.name)}
-    usual = client.home(machine)
-    homes.setdefault(usual, writing.receipt_of(client.name, usual))
+    homes = writing.homes(client.name, client.home(machine))
+    connected = any(receipt.written for receipt in homes)
     program = _program(client, machine)
-    if program is None and not any(receipt.written for receipt in homes.values()):
+    if program is None and not connected:
         return
     if program is not None:
         yield program
-    for home, receipt in homes.items():
-        yield from _home(client, home, receipt, machine, installed)
-    if any(receipt.written for receipt in homes.values()):
+    for receipt in homes:
+        yield from _home(client, receipt, machine, installed)
+    if connected:
         yield _last_hook(client, status)
 
 
@@ -96,8 +95,9 @@ def _program(client: Client, machine: Machine) -> Finding | None:
 
 
 def _home(
-    client: Client, home: Path, receipt: writing.Receipt, machine: Machine, installed: Installed
+    client: Client, receipt: writing.Receipt, machine: Machine, installed: Installed
 ) -> Iterator[Finding]:
+    home = receipt.home
     again = f"postroom connect {client.name}"
     if not receipt.written:
         yield Finding(client.name, "files", NOTE, f"{home} is not connected", again)

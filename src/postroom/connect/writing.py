@@ -124,6 +124,12 @@ def receipt_of(client: str, home: Path) -> Receipt:
     return _read(empty.path) or empty
 
 
+def homes(client: str, usual: Path) -> list[Receipt]:
+    """The receipts of every home that is known, the usual one first, which may have an empty one."""
+    first = receipt_of(client, usual)
+    return [first, *(each for each in receipts(client) if each.home != usual)]
+
+
 def plan(parts: Iterable[Part], receipt: Receipt) -> list[Step]:
     """What writing would change; writes nothing.
 

@@ -6,7 +6,7 @@ import difflib
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -275,15 +275,11 @@ def _list(*, as_json: bool) -> None:
     from postroom.templates.programs import Machine
 
     machine = Machine.here()
-    homes = []
-    for client in CLIENTS.values():
-        receipts = {receipt.home: receipt for receipt in writing.receipts(client.name)}
-        usual = client.home(machine)
-        receipts.setdefault(usual, writing.receipt_of(client.name, usual))
-        homes += [
-            {"client": client.name, "home": str(home), "connected": bool(receipt.written)}
-            for home, receipt in receipts.items()
-        ]
+    homes: list[dict[str, Any]] = [
+        {"client": client.name, "home": str(receipt.home), "connected": bool(receipt.written)}
+        for client in CLIENTS.values()
+        for receipt in writing.homes(client.name, client.home(machine))
+    ]
     if as_json:
         print_json({"homes": homes})
         return
@@ -317,14 +313,13 @@ def disconnect(client: str, as_json: bool) -> None:
             f"there is no client {one_line(client, 40)!r}", remedy=f"one of: {', '.join(CLIENTS)}"
         )
     known = CLIENTS[client]
-    usual = writing.receipt_of(client, known.home(Machine.here()))
-    homes = {each.home: each for each in (usual, *writing.receipts(client))}
+    homes = writing.homes(client, known.home(Machine.here()))
     installed = Installed(places.hook())
-    undone = [one for receipt in homes.values() for one in _disconnect(known, receipt, installed)]
+    undone = [one for receipt in homes for one in _disconnect(known, receipt, installed)]
     if as_json:
         print_json({"files": [{**asdict(one), "path": str(one.path)} for one in undone]})
     else:
-        _say_undone(known, [receipt.home for receipt in homes.values()], undone)
+        _say_undone(known, [receipt.home for receipt in homes], undone)
     left = ", ".join(one_line(str(one.path)) for one in undone if one.left)
     if left:
         raise Conflict(
