@@ -327,6 +327,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "session-kills-harmless": "Client, hook, MCP server, `postroom connect run` or control plane may be killed at any moment: no mail of a session is lost or out of order, none is shown twice without saying so, and no receipt lies.",
         "session-hook-harmless": "A hook takes at most 25 ms of CPU, is silent and ends 0 whatever is missing, down or full, does nothing in a worker or where nobody watches, and no key is in anything that it, its server or their client can read.",
         "session-woken-rightly": "Mail of its owner, of the owner's sessions and answers make a session go on or wake it, by its client's own way and so often at most; that of others waits for the next activity unless it is let in.",
+        "session-hands-over": "A task given to a session comes as mail, and so do the answer to what it asks and a cancel; of a task that it gave it gets end, question and result as mail, with the branch that has the work: each once, whatever is killed.",
         "session-text-framed": "In a model's context mail has its proven sender and stands behind bars: nothing in it passes for another sender, the user or the client, it is bounded, and hooks and tools show it alike.",
     },
     ("Sessions", "docs/mcp.md#what-holds"): {

@@ -65,7 +65,7 @@ class Session:
         greeted: the present conversation was told its address.
         twin: nick of the session that has the same conversation open in another process.
         state: `busy`, `idle` or `gone`, as it stands; `told` as the post room knows it.
-        sent: ids of messages that it sent, as far as somebody has answered them.
+        sent: ids of messages that it sent and of its tasks, as far as somebody has answered them.
         subagents: ids of calls of tools that subagents have made.
         waking: it is being woken.
         rename_key: the post room is to know it by another key.
@@ -166,15 +166,26 @@ class Session:
 
     async def _answers(self, mail: Mail) -> None:
         """Find out whether a message answers one of the session's own to its sender: a worker may name any."""
-        asked = mail["reply_to"]
-        if not asked or self.box.rules.wakes(mail):
+        asked, about = mail["reply_to"], mail.get("about", "")
+        if not (asked or about) or self.box.rules.wakes(mail):
             return
         try:
-            first = await self.client.message(asked)
-            if (first["from"]["uid"], first["to"]["uid"]) == (self.record.uid, mail["from"]["uid"]):
+            if about and await self._shares(about, mail["from"]["uid"]):
+                self.sent.add(about)
+            elif asked and await self._asked(asked, mail["from"]["uid"]):
                 self.sent.add(asked)
         except CallerError:
             log.info("a message to @%s answers none of its own", self.record.nick)
+
+    async def _asked(self, message: str, other: str) -> bool:
+        """Whether the session sent that message to that agent."""
+        first = await self.client.message(message)
+        return (first["from"]["uid"], first["to"]["uid"]) == (self.record.uid, other)
+
+    async def _shares(self, task: str, other: str) -> bool:
+        """Whether a task is between the session and that agent."""
+        view = await self.client.task(task)
+        return {self.record.uid, other} == {view["requester"]["uid"], view["worker"]["uid"]}
 
     # ── the client ──
 
@@ -259,7 +270,8 @@ def rules_of(session: Session, settings: Settings, own: Callable[[], Iterable[st
         sender = mail["from"]
         if sender["uid"] == session.record.owner or sender["uid"] in own():
             return True
-        return mail["reply_to"] in session.sent or _named(mail, settings.wake_from)
+        known = mail["reply_to"] in session.sent or mail.get("about") in session.sent
+        return known or _named(mail, settings.wake_from)
 
     return Rules(
         session.record.owner,

@@ -37,6 +37,7 @@ from postroom.control.readiness import Readiness
 from postroom.control.remote import remote_agents, remote_work
 from postroom.control.rotation import Rotation
 from postroom.control.statefile import Announcement
+from postroom.control.task_news import TaskNews
 from postroom.control.task_spans import TaskSpans
 from postroom.control.terminals import Terminals
 from postroom.directory.cards import Card
@@ -71,7 +72,7 @@ from postroom.tasks.reports import SilentTasks, TaskReports
 from postroom.tasks.requests import OpenTasks, Requests
 from postroom.tasks.service import OrgTaskService
 from postroom.webhooks.sender import WebhookKey
-from postroom.workers.following import BranchFollower, WorkFollower
+from postroom.workers.following import BranchFollower, WorkFollower, brought_back
 from postroom.workers.lifecycle import Workers
 from postroom.workers.parts import Issuer, WorkerParts
 from postroom.workers.status import WorkerChanges, WorkerStates, WorkerViews
@@ -220,6 +221,10 @@ async def _open_parts(
     workers.on_limit(partial(_fail_at_work, base, tasks))
     supervise("workspaces", WorkFollower(workers, base.changes).run)
     supervise("branches", BranchFollower(workers, base.changes).run)
+    news = TaskNews(
+        base.database, base.changes, base.office, sessions, partial(brought_back, workers)
+    )
+    supervise("task-news", news.run)
     pushes = _open_pushes(base, tasks)
     terminals = Terminals(base.events, installation.audit, trust.org)
     stack.callback(terminals.close)

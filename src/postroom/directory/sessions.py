@@ -94,6 +94,11 @@ class Sessions:
         """The session that the agent `uid` is; None for any other agent."""
         return self._known.get(uid)
 
+    @property
+    def uids(self) -> list[str]:
+        """Of the agents that sessions are."""
+        return list(self._known)
+
     def seen_by(self, me: Principal) -> list[SessionRow]:
         """The sessions of `me`, in the order of their uids; all of them for who operates."""
         known = sorted(self._known.values(), key=lambda session: session.uid)

@@ -335,6 +335,7 @@ class PostOffice(MailReader):
         reply_to: str = "",
         expires_in: float = 0.0,
         folded: bool = True,
+        removed: bool = False,
     ) -> Mail:
         """Send a message; on return it is in the log, on disk.
 
@@ -348,6 +349,7 @@ class PostOffice(MailReader):
             reply_to: id of a message from `recipient` that this one answers.
             expires_in: seconds until delivery stops, 0 for never.
             folded: return after the fold; otherwise only later reads wait for it.
+            removed: also in the name of an agent that was removed.
 
         Raises:
             UnknownRecipient: no agent has that address.
@@ -364,7 +366,7 @@ class PostOffice(MailReader):
             raise InvalidInput("a message cannot expire before it is sent")
         author, to, sizes = await self._database.point(
             lambda store: (
-                author_of(store, sender),
+                author_of(store, sender, removed=removed),
                 resolve(store, self._org, recipient),
                 check_files(store, sender, said),
             )

@@ -15,7 +15,7 @@ from typing import Any
 from postroom.errors import ProtocolViolation
 from postroom.protocol import priority, shapes
 from postroom.protocol.blobs import PREFIX, named_in
-from postroom.protocol.content import said, subject_of
+from postroom.protocol.content import about_in, said, subject_of
 from postroom.protocol.deadletters import is_of_task
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.handover import how_of
@@ -79,13 +79,14 @@ class Mail:
 
     def as_json(self) -> shapes.Mail:
         """Shape of the API."""
+        message = _document(self.message)
         document: shapes.Mail = {
             "seq": self.seq,
             "id": self.id,
             "from": self.sender.as_json(),
             "to": self.recipient.as_json(),
             "text": self.text,
-            **said(_document(self.message), self.sizes),
+            **said(message, self.sizes),
             "subject": self.subject,
             "thread": self.thread or None,
             "state": self.state.value,
@@ -106,6 +107,8 @@ class Mail:
             document["how"] = self.how
         if self.note:
             document["note"] = self.note
+        if about := about_in(message):
+            document["about"] = about
         return document
 
 

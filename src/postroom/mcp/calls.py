@@ -12,11 +12,12 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, cast
 
 from postroom.client.methods import AsyncMethods
-from postroom.errors import InvalidInput, NotFound
+from postroom.errors import Forbidden, InvalidInput, NotFound
 from postroom.mcp import said
 from postroom.mcp.tools import HOW, LONGEST, TOOLS, checked
 from postroom.protocol.frame import framed
 from postroom.protocol.shapes import Mail, Task
+from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
 
 INBOX_PAGE = 50
@@ -129,9 +130,20 @@ class Calls:
 
     async def _a2a_reply(self, message: str, text: str, key: str = "") -> Said:
         asked = await self._room.message(message)
+        if (about := asked.get("about")) and await self._is_asked(about):
+            return Said(said.task(await self._room.answer_task(about, text)))
         to = asked["from"]["uid"]
         sent = await self._room.send(to, text, key=key, reply_to=asked["id"], expects_reply=False)
         return Said(said.accepted(sent))
+
+    async def _is_asked(self, task: str) -> bool:
+        """Whether a task waits for the answer of the caller, who gave it."""
+        try:
+            view = await self._room.task(task)
+        except (NotFound, Forbidden):
+            return False
+        mine = view["requester"]["uid"] == (await self._room.me())["uid"]
+        return mine and TaskState(view["state"]).interrupted
 
     async def _a2a_ask(self, to: str, text: str, key: str = "", wait: float = LONGEST) -> Said:
         sent = await self._room.send(to, text, key=key)

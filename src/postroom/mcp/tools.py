@@ -177,12 +177,12 @@ _TOOLS = (
     ),
     Tool(
         "a2a_reply",
-        "Answer a message that you have got. Its sender sees which one is answered.",
+        "Answer a message that you have got, or with it what a task of yours asks. Its sender sees which one is answered.",
         "messages.send",
         {"reply_to": _MESSAGE, "text": "", "key": ""},
         {"message": "reply_to"},
         ("message", "text"),
-        also=("messages.show",),
+        also=("messages.show", "people.me", "tasks.answer", "tasks.show"),
     ),
     Tool(
         "a2a_ask",

@@ -57,14 +57,14 @@ class Author:
         return ROLE_USER if self.agent.kind == "human" else ROLE_AGENT
 
 
-def author_of(store: Store, uid: str) -> Author:
-    """The author with that uid.
+def author_of(store: Store, uid: str, *, removed: bool = False) -> Author:
+    """The author with that uid; with `removed` also one that was removed.
 
     Raises:
         NotFound: there is none, or it was removed.
     """
     agent, secret = store.agents.agent_by_uid(uid), store.agents.message_secret(uid)
-    if agent is None or secret is None or agent.retired:
+    if agent is None or secret is None or (agent.retired and not removed):
         raise NotFound(f"there is no agent with the uid {uid!r}")
     return Author(agent, secret)
 

@@ -24,6 +24,9 @@ from postroom_a2a.text import one_line
 SUBJECT = "urn:postroom:subject"
 """Key of the subject in a Message's metadata."""
 
+ABOUT = "urn:postroom:about-task"
+"""Key in a Message's metadata: id of the task that it brings news of."""
+
 REFERENCES = "referenceTaskIds"
 """Member of a Message: the tasks that it refers to."""
 
@@ -180,6 +183,13 @@ def references_in(message: Mapping[str, Any]) -> list[str]:
         return []
     ids = (each for each in named if isinstance(each, str) and TASK_ID.fullmatch(each))
     return list(islice(ids, MAX_REFERENCES))
+
+
+def about_in(message: Mapping[str, Any]) -> str:
+    """The id of the task that a Message brings news of, as its sender says; "" for none."""
+    metadata = message.get("metadata")
+    named = metadata.get(ABOUT) if isinstance(metadata, Mapping) else None
+    return named if isinstance(named, str) and TASK_ID.fullmatch(named) else ""
 
 
 def part_fault(part: object) -> str:

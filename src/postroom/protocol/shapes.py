@@ -213,6 +213,7 @@ Mail = TypedDict(
         "redelivered": bool,
         "how": NotRequired[str],
         "note": NotRequired[str],
+        "about": NotRequired[str],
         "timed_out": NotRequired[bool],
     },
 )
@@ -220,6 +221,7 @@ Mail.__doc__ = """A message to one agent; `parts` are A2A's, `text` joins their 
 
 `state` is `accepted`, `delivered`, `seen`, `answered` or `dead`.
 `task` is the id of the task that it requests. `redelivered`: its reader may have been given it before.
+`about` is the id of the task that it brings news of.
 `how` says how it was delivered, where its recipient told. `note` is for its sender, in the answer to `send` alone.
 `timed_out`: the caller waited in vain.
 """

@@ -390,6 +390,7 @@ class OrgTaskService:
         await self._check_said(row, by, said)
         self._check_answer(row, message)
         if not await self._is_run(row.worker):
+            message["metadata"] = {**message.get("metadata", {}), ANSWERED_BY: by}
             return await self._take_answer(row, message, runner=row.worker)
         payload = priority.encode(Input(row.id, message))
         lane = subjects.priority(row.worker, self._voice(row, by))

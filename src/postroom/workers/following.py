@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from postroom.errors import DatabaseAway, PostroomError, leaves
+from postroom.errors import DatabaseAway, NotFound, PostroomError, leaves
 from postroom.observe import get_logger
 from postroom.observe.supervision import guarded, well
 from postroom.projection.changes import TASKS, Change, Changes, Signal
@@ -93,6 +94,14 @@ class WorkFollower:
             more = agent.uid in self._again
             self._again.discard(agent.uid)
         self._busy.discard(agent.uid)
+
+
+async def brought_back(workers: Workers, uid: str) -> str:
+    """Bring back the work of a worker; returns the branch that has it, "" for none."""
+    with suppress(NotFound):  # of one that was removed it was brought back then
+        await workers.work.after(*await workers.record(uid))
+    held = workers.work.held(uid)
+    return held.branch if held is not None and held.placed else ""
 
 
 class BranchFollower:

@@ -114,6 +114,7 @@ VALUES: dict[str, Any] = {
     "StaleBranch.commits": 0,
     "StaleBranch.merged": "main",
     "StaleBranch.name": "postroom/coder",
+    "Mail.about": TASK,
     "Mail.answer": None,
     "Mail.reply_to": None,
     "Mail.state": "delivered",

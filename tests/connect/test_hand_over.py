@@ -1,0 +1,107 @@
+"""Work that is handed to a session in a terminal and from it, over the real wire: it comes as mail, by hook and wake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.connect.conftest import DEADLINE, Connected, connected, until
+from tests.connect.test_relay import server
+from tests.connect.test_run import opened
+from tests.e2e.conftest import PostRoom, running_room
+from tests.workspaces.bench import QUIET, git, repository
+from tests.workspaces.test_room import spawn
+
+
+def task(mine: Connected, ref: str) -> dict[str, Any]:
+    with mine.room.client() as client:
+        return client.task(ref)
+
+
+@pytest.mark.requirement("session-hands-over")
+def test_a_session_gets_a_task_as_mail_and_its_requester_the_result(mine: Connected):
+    app, nick = opened(mine)
+    waiter = app.wait()
+    app.stop()
+
+    given = mine.room.json("delegate", nick, "choose a shape")["id"]
+
+    assert waiter.wait(DEADLINE) == 2, "it is woken"
+    assert waiter.stderr
+    text = waiter.stderr.read().decode()
+    assert f"It asks for task {given}" in text
+    assert "| choose a shape" in text
+    app.prompt("t2", text=f"<task-notification>{text}")
+    with server(app) as tools:
+        tools.call("a2a_report_task", task=given, state="working", text="I look")
+        assert task(mine, given)["state"] == "working"
+        said = tools.call(
+            "a2a_report_task", task=given, state="completed", text="a list", artifact="shape"
+        )
+        assert "completed" in said
+    shown = mine.room.run("task", "show", given)
+    assert "a list" in shown
+    assert task(mine, given)["state"] == "completed"
+
+
+@pytest.mark.requirement("session-hands-over")
+def test_a_session_that_asks_about_its_task_gets_the_answer_and_a_cancel_as_mail(mine: Connected):
+    app, nick = opened(mine)
+    given = mine.room.json("delegate", nick, "choose a shape")["id"]
+    until(lambda: mine.sessions()[nick[1:]]["waiting"])
+    app.prompt("t2")
+    with server(app) as tools:
+        tools.call("a2a_ask_human", task=given, text="a list or a map?", wait=0)
+    waiter = app.wait()
+    app.stop()
+
+    mine.room.run("task", "answer", given, "a map")
+
+    assert waiter.wait(DEADLINE) == 2
+    assert waiter.stderr
+    text = waiter.stderr.read().decode()
+    assert f"From {mine.person} (person, the owner of this session)" in text
+    assert "| a map" in text
+    assert f"It is about task {given}" in text
+    app.prompt("t3", text=f"<task-notification>{text}")
+
+    mine.room.run("task", "cancel", given)
+
+    until(lambda: mine.sessions()[nick[1:]]["waiting"])
+    text = app.at("PostToolBatch", tool_calls=[])
+    assert "canceled: do no more for it" in text
+    assert "canceled by" in text
+
+
+@pytest.fixture(scope="module")
+def workshop() -> Iterator[PostRoom]:
+    with running_room(**QUIET) as room:
+        yield room
+
+
+@pytest.mark.requirement("session-hands-over")
+def test_a_session_gets_the_result_of_a_worker_as_mail_with_the_branch(
+    workshop: PostRoom, tmp_path: Path
+):
+    app_repository = repository(tmp_path / "app")
+    spawn(workshop, "coder", "--workspace", str(app_repository))
+    with connected(workshop, tmp_path / "home") as mine:
+        app, nick = opened(mine)
+        waiter = app.wait()
+        with server(app) as tools:
+            script = "echo two >> a.txt; git commit -qam second; echo it is done"
+            said = tools.call("a2a_delegate_task", to="@coder", text=script)
+        app.stop()
+        given = said.partition("task ")[2].split()[0]
+
+        assert waiter.wait(DEADLINE) == 2, "the result wakes it"
+        assert waiter.stderr
+        text = waiter.stderr.read().decode()
+        assert "From @coder (worker)" in text
+        assert f"| Task {given[:8]} is completed." in text
+        assert "| Its work is on the branch postroom/coder." in text
+        assert "| it is done" in text
+        assert git(app_repository, "show", "postroom/coder:a.txt") == "one\ntwo"
