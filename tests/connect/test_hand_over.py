@@ -1,4 +1,4 @@
-"""Work that is handed to a session in a terminal and from it, over the real wire: it comes as mail, by hook and wake."""
+"""Work that is handed to a session in a terminal, and by one: over the real wire it comes as mail, by hook and wake."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_session_gets_the_result_of_a_worker_as_mail_with_the_branch(
     app_repository = repository(tmp_path / "app")
     spawn(workshop, "coder", "--workspace", str(app_repository))
     with connected(workshop, tmp_path / "home") as mine:
-        app, nick = opened(mine)
+        app, _ = opened(mine)
         waiter = app.wait()
         with server(app) as tools:
             script = "echo two >> a.txt; git commit -qam second; echo it is done"

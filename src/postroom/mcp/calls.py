@@ -131,7 +131,8 @@ class Calls:
     async def _a2a_reply(self, message: str, text: str, key: str = "") -> Said:
         asked = await self._room.message(message)
         if (about := asked.get("about")) and await self._is_asked(about):
-            return Said(said.task(await self._room.answer_task(about, text)))
+            view = await self._room.answer_task(about, text)
+            return Said(f"Accepted: the answer for task {view['id']}.")
         to = asked["from"]["uid"]
         sent = await self._room.send(to, text, key=key, reply_to=asked["id"], expects_reply=False)
         return Said(said.accepted(sent))

@@ -177,7 +177,7 @@ _TOOLS = (
     ),
     Tool(
         "a2a_reply",
-        "Answer a message that you have got, or with it what a task of yours asks. Its sender sees which one is answered.",
+        "Answer a message that you got, or what a task of yours asks in it. Its sender sees which one is answered.",
         "messages.send",
         {"reply_to": _MESSAGE, "text": "", "key": ""},
         {"message": "reply_to"},

@@ -155,10 +155,8 @@ def _end(mail: Mail) -> list[str]:
             f"It asks for task {task}: tool a2a_get_task shows it, a2a_report_task says how it goes."
         ]
     if about := mail.get("about"):
-        return [
-            f"It is about task {_id(about)}: tool a2a_get_task shows it, and a2a_reply, message {_id(mail['id'])}, "
-            "answers what it asks."
-        ]
+        shown = f"It is about task {_id(about)}: tool a2a_get_task shows it"
+        return [f"{shown}; a2a_reply, message {_id(mail['id'])}, answers what it asks."]
     if mail["expects_reply"]:
         return [f"To answer: tool a2a_reply, message {_id(mail['id'])}."]
     return []
