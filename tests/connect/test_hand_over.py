@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from postroom.protocol.shapes import Task
 from tests.connect.conftest import DEADLINE, Connected, connected, until
 from tests.connect.test_relay import server
 from tests.connect.test_run import opened
@@ -16,7 +16,7 @@ from tests.workspaces.bench import QUIET, git, repository
 from tests.workspaces.test_room import spawn
 
 
-def task(mine: Connected, ref: str) -> dict[str, Any]:
+def task(mine: Connected, ref: str) -> Task:
     with mine.room.client() as client:
         return client.task(ref)
 
