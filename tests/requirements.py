@@ -320,6 +320,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "session-is-agent": "A session in a person's terminal is one agent with one key, however often its client registers it; renamed or resumed it keeps its uid and its mail, and its former keys open nothing. A new one has the name of one that is gone and that nobody waits for.",
         "session-owner-alone": "Only a person registers sessions; a session's key has no more than its owner's and never operates or administers, nobody else speaks for it or learns its folder, and it ends with its owner.",
         "session-ends-unheard": "A session that ends, or was not heard for 7 days, has no key left, and what waited for it is a dead letter.",
+        "session-approval-owner": "What a session asks at its terminal is asked as an approval where its person has switched that on: only its owner allows it, with a PIN, and never a key of a session or a worker.",
         "session-mail-told": "One stream brings the mail of all sessions of a person, and what becomes of it; a receipt says how it was delivered, and a sender is told at once where a session does not get it by itself.",
     },
     ("Sessions", "docs/architecture.md#sessions-in-peoples-terminals"): {

@@ -121,6 +121,8 @@ OTHER = {
         "old",
         "passphrase",
         "agent",
+        "tool",
+        "seconds",
         "scopes",
         "nick",
         "card",

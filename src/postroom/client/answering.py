@@ -10,7 +10,7 @@ from postroom.lines.approvals import refused
 from postroom.lines.events import request_rows
 from postroom.lines.inputs import visible
 from postroom.protocol.approvals import Decision
-from postroom.protocol.patterns import added, suggest
+from postroom.protocol.patterns import added, of_session, suggest
 from postroom.view.tasks import short
 from postroom.view.words import address
 from postroom_a2a.text import one_line
@@ -95,7 +95,7 @@ def pattern_of(asked: Approval, given: str = "") -> str:
     Raises:
         InvalidInput: it is none that people may add, or there is none for what is asked.
     """
-    if made := added(given) if given else suggest(asked):
+    if made := added(given) if given and not of_session(asked) else suggest(asked):
         return made
     raise InvalidInput(
         f"{short(asked['id'])} is {refused(asked)}; nothing was decided",

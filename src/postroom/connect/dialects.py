@@ -33,6 +33,7 @@ class Dialect:
         wrapped: its answers are JSON; else the text alone.
         by_process: a session is an id in a process; else the id alone.
         wakes: it can be woken.
+        asks: name of the event at which it asks its person for a permission, and takes an answer; "" for none.
     """
 
     kinds: Mapping[str, Kind]
@@ -42,6 +43,7 @@ class Dialect:
     wrapped: bool = True
     by_process: bool = True
     wakes: bool = True
+    asks: str = ""
 
 
 DIALECTS: Mapping[str, Dialect] = {
@@ -58,6 +60,7 @@ DIALECTS: Mapping[str, Dialect] = {
         frozenset({"SessionStart", "UserPromptSubmit", "PostToolBatch", "Stop"}),
         batches=True,
         blocks=False,
+        asks="PermissionRequest",
     ),
     "codex": Dialect(
         {
@@ -73,6 +76,7 @@ DIALECTS: Mapping[str, Dialect] = {
         },
         frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse", "Stop"}),
         by_process=False,
+        asks="PermissionRequest",
     ),
     "gemini": Dialect(
         {
@@ -102,6 +106,14 @@ DIALECTS: Mapping[str, Dialect] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """A tool, and what it is to do, or has done."""
+
+    tool: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Said:
     """What a hook says.
 
@@ -112,6 +124,7 @@ class Said:
         agent: id of the subagent that it is about, "" for the session itself.
         transcript: path of the client's record of the session.
         own_tools: ids of calls of tools, by which a call of Postroom's tools is known as a subagent's.
+        use: the tool that it is about.
     """
 
     client: str
@@ -123,6 +136,7 @@ class Said:
     agent: str = ""
     transcript: str = ""
     own_tools: frozenset[str] = field(default_factory=frozenset)
+    use: Use | None = None
 
 
 def said(client: str, name: str, body: bytes) -> Said | None:
@@ -154,6 +168,7 @@ def said(client: str, name: str, body: bytes) -> Said | None:
         agent=_text(found, "agent_id"),
         transcript=_text(found, "transcript_path"),
         own_tools=tools,
+        use=_use(found),
     )
 
 
@@ -172,6 +187,12 @@ def answer(client: str, name: str, text: str) -> str:
     if dialect.blocks and dialect.kinds.get(name) is Kind.STOP:
         return json.dumps({"decision": "block", "reason": text})
     return json.dumps({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}})
+
+
+def permission(name: str, *, allows: bool, reason: str) -> str:
+    """What the hook prints at `Dialect.asks`, so that the client does as a person has said."""
+    decision = {"behavior": "allow"} if allows else {"behavior": "deny", "message": reason}
+    return json.dumps({"hookSpecificOutput": {"hookEventName": name, "decision": decision}})
 
 
 def _fields(body: bytes) -> dict[str, Any] | None:
@@ -199,6 +220,11 @@ def _tools(found: Mapping[str, Any]) -> frozenset[str]:
     several = calls if isinstance(calls, list) else [found]
     ids = (call.get("tool_use_id") for call in several if isinstance(call, dict))
     return frozenset(each for each in ids if isinstance(each, str))
+
+
+def _use(found: Mapping[str, Any]) -> Use | None:
+    tool, given = _text(found, "tool_name"), found.get("tool_input")
+    return Use(tool, given) if tool and isinstance(given, dict) else None
 
 
 def _words(kind: Kind, found: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from postroom_a2a.times import format_time
 def findings(machine: Machine) -> list[Finding]:
     """The post room, `postroom connect run`, and all homes of all clients that are installed or connected."""
     settings = places.read_settings()
-    installed = Installed(places.hook())
+    installed = Installed(places.hook(), settings.approvals)
     status = asking.status()
     found = [_post_room(settings), _run(status)]
     if writing.receipts():

@@ -42,7 +42,8 @@ def asked(body):
     link.connect("run.sock")
     head = f"wait {client} {pid}" if waits else f"hook {client} {event} {pid}"
     link.sendall(f"{head} {len(body)}\n".encode() + body)
-    link.settimeout(None if waits else 2.0)
+    # A permission is asked for elsewhere for a minute.
+    link.settimeout(None if waits else 70.0 if event == "PermissionRequest" else 2.0)
     answer = b""
     while piece := link.recv(65536):
         answer += piece

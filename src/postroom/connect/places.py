@@ -110,7 +110,7 @@ class Settings:
         wake_from: who may wake a session beside its owner: nicks, `workers`, `all`.
         mute: whose mail stays out, in the same words.
         headless: runs that nobody watches have an address, too.
-        approvals: what a session asks its person is asked in the post room, too.
+        approvals: clients; what their sessions ask their person is asked in the post room, too.
     """
 
     state: str = ""
@@ -119,7 +119,7 @@ class Settings:
     wake_from: tuple[str, ...] = ()
     mute: tuple[str, ...] = ()
     headless: bool = False
-    approvals: bool = False
+    approvals: tuple[str, ...] = ()
 
     def place(self) -> Locate:
         """What finds the post room, with the person's key; it raises NotRunning, NotFound or EnvironmentFault."""
@@ -144,7 +144,8 @@ def read_settings() -> Settings:
         return Settings()
     try:
         said: dict[str, Any] = json.loads(content)
-        lists = {name: tuple(map(str, said.pop(name, ()))) for name in ("wake_from", "mute")}
+        names = ("wake_from", "mute", "approvals")
+        lists = {name: tuple(map(str, said.pop(name, None) or ())) for name in names}
         return Settings(**said, **lists)
     except (ValueError, TypeError, AttributeError) as error:
         raise EnvironmentFault(

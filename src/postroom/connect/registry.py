@@ -161,7 +161,7 @@ class Registry:
         Args:
             waits: seconds to wait for the address.
         """
-        session = self._known(found, pid)
+        session = self.known(found, pid)
         if session is not None:
             self._refresh(session, found, pid)
             return session
@@ -181,7 +181,7 @@ class Registry:
             await asyncio.wait({task}, timeout=waits)
         return task.result() if task.done() and not task.cancelled() else None
 
-    def _known(self, found: Said, pid: int) -> Session | None:
+    def known(self, found: Said, pid: int) -> Session | None:
         """The session as it is, was before it was resumed, or was before `/clear`."""
         same = [
             each

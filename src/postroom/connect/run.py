@@ -23,7 +23,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from postroom import __version__
-from postroom.connect import places, waking
+from postroom.connect import permissions, places, waking
 from postroom.connect.dialects import DIALECTS, MOST, Said, answer, said
 from postroom.connect.forwarding import Forwarding
 from postroom.connect.journal import Journal
@@ -64,6 +64,7 @@ class Run:
         self, settings: places.Settings, journal: Journal, *, linger: float = LINGER
     ) -> None:
         self._linger = linger
+        self._settings = settings
         self._journal = journal
         self.registry = Registry(settings, journal, self._news)
         self._forwarding = Forwarding(self.registry)
@@ -207,6 +208,10 @@ class Run:
         found = said(client, name, body)
         if found is not None:
             self._hooks[client] = (name, time.time())
+            if name == DIALECTS[client].asks:
+                return await self._ask(found, pid, reader, writer)
+            if known := self.registry.known(found, pid):
+                permissions.heard(known, found)
         session = await self._session(found, pid) if found is not None else None
         if found is None or session is None or found.event is None:
             return await _answered(writer)
@@ -224,6 +229,16 @@ class Run:
                 session.handed(offer, taken=await _given(f"0\n{text}", reader, writer))
         self._news()
         return None
+
+    async def _ask(
+        self, found: Said, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Ask elsewhere what a client asks its person."""
+        session = self.registry.known(found, pid)
+        if session is None or found.client not in self._settings.approvals:
+            return await _answered(writer)
+        text = await permissions.answer(session, found, reader.read(1))
+        return await _written(f"0\n{text}", writer)
 
     async def _session(self, found: Said, pid: int) -> Session | None:
         """The session that a hook speaks of; None while it has no address, and for subagents."""

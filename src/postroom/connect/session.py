@@ -11,7 +11,7 @@ from postroom import __version__
 from postroom.client.http import AsyncClient
 from postroom.client.rules import Locate
 from postroom.connect import processes
-from postroom.connect.dialects import DIALECTS
+from postroom.connect.dialects import DIALECTS, Use
 from postroom.connect.journal import Journal, Record
 from postroom.connect.mailbox import Event, Kind, Mailbox, Offer, Rules
 from postroom.connect.places import Settings
@@ -29,6 +29,7 @@ GREETING = (
     "Postroom: this session has the address @{nick}. Agents and people write to it, and their mail comes here by "
     "itself, with its sender as the post room has proven it. Tools a2a_* write to others, answer and delegate."
 )
+ENDED = "the session has ended"
 TWICE = "Another process has this conversation open under @{nick}, so this one has an address of its own."
 
 
@@ -56,6 +57,25 @@ class Waiter:
             self.text.set_result(None)
 
 
+@dataclass(eq=False, slots=True)
+class Asked:
+    """A permission that a session asks its person for.
+
+    Attributes:
+        agent: id of the subagent that asks, "" for the session itself.
+        over: why nobody is asked any further.
+    """
+
+    use: Use
+    agent: str
+    over: asyncio.Future[str]
+
+    def end(self, why: str) -> None:
+        """Nobody is asked any further."""
+        if not self.over.done():
+            self.over.set_result(why)
+
+
 @dataclass(eq=False)
 class Session:
     """A session that is registered.
@@ -67,6 +87,7 @@ class Session:
         state: `busy`, `idle` or `gone`, as it stands; `told` as the post room knows it.
         sent: ids of messages that it sent and of its tasks, as far as somebody has answered them.
         subagents: ids of calls of tools that subagents have made.
+        asked: permissions that it asks its person for.
         waking: it is being woken.
         rename_key: the post room is to know it by another key.
         news: called when the post room is to be told something, or mail may wake.
@@ -88,6 +109,7 @@ class Session:
     heard_at: float = field(default_factory=time.time)
     sent: set[str] = field(default_factory=set)
     subagents: dict[str, None] = field(default_factory=dict)
+    asked: set[Asked] = field(default_factory=set)
     rename_key: bool = False
     waking: bool = False
     forget_process: Callable[[], None] = lambda: None
@@ -240,6 +262,8 @@ class Session:
         """The client has ended."""
         self.record.alive = False
         self.box.gone()
+        for asked in self.asked:
+            asked.end(ENDED)
         if self.waiter is not None:
             self.waiter.end()
         self.save()

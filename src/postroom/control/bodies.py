@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from postroom.errors import InvalidInput, MessageTooLarge
+from postroom.protocol.approvals import REQUEST_ID
 from postroom.protocol.content import Content
 from postroom.protocol.events import MAX_NUMBER
 from postroom.protocol.limits import (
+    MAX_ASKED,
     MAX_CONTEXT,
     MAX_DEPTH,
     MAX_DESCRIPTION,
@@ -385,6 +387,21 @@ class HeardBody(Body):
     state: Literal["", "busy", "idle", "gone"] = ""
     key: Annotated[str, Field(max_length=MAX_SESSION_KEY)] = ""
     folder: Annotated[str, Field(max_length=MAX_PATH)] = ""
+
+
+class AskedBody(Body):
+    """`POST /v1/sessions/{ref}/approvals`: what a session's client asks; `id` is made by who asks."""
+
+    id: Annotated[str, Field(pattern=REQUEST_ID.pattern, min_length=32, max_length=64)]
+    tool: Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
+    input: dict[str, Any] = {}
+    seconds: Annotated[float, Field(gt=0, le=MAX_ASKED)] = 60.0
+
+
+class WithdrawBody(Body):
+    """`DELETE /v1/sessions/{ref}/approvals/{approval}`."""
+
+    reason: Annotated[str, Field(max_length=MAX_REASON)] = ""
 
 
 class NickBody(Body):

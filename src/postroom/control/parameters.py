@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from postroom.protocol.limits import LONGEST_WAIT, MAX_DETAIL, MAX_LABEL, MAX_PAGE
+from postroom.protocol.limits import LONGEST_WAIT, MAX_DETAIL, MAX_LABEL, MAX_PAGE, MAX_WAIT
 
 MAX_SEQUENCE = 2**63 - 1
 """The largest integer of SQL."""
@@ -44,6 +44,10 @@ AfterId = Annotated[
 
 Seconds = Annotated[
     float, Field(ge=0, le=LONGEST_WAIT, description="The most seconds that the answer may take.")
+]
+
+Wait = Annotated[
+    float, Field(ge=0, le=MAX_WAIT, description="The most seconds that the answer may take.")
 ]
 
 Skill = Annotated[

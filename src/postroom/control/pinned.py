@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from pydantic import SecretStr
 
 from postroom.control.parts import Parts
-from postroom.errors import PinPaused, PinRequired, PinWrong
+from postroom.errors import Forbidden, PinPaused, PinRequired, PinWrong
 from postroom.protocol.principal import OPERATOR_KEY, Principal, Scope
 from postroom.settings import DEFAULT_ORG
 
@@ -15,10 +15,15 @@ PIN = (PinRequired, PinWrong, PinPaused)
 """The errors of a route that asks for the caller's PIN."""
 
 
-def pin_of(parts: Parts, me: Principal, given: SecretStr) -> Callable[[], Awaitable[None]]:
+def pin_of(
+    parts: Parts, me: Principal, given: SecretStr, *, needed: bool = False
+) -> Callable[[], Awaitable[None]]:
     """What checks the PIN that a caller has given, when it comes to that.
 
     The operator's key opens every organisation, so the operator's PIN of the default one counts in all.
+
+    Args:
+        needed: who has set none is refused.
     """
 
     async def check() -> None:
@@ -27,6 +32,10 @@ def pin_of(parts: Parts, me: Principal, given: SecretStr) -> Callable[[], Awaita
             first, owner = parts.installation.pins.get(DEFAULT_ORG, (pins, uid))
             if first.status(owner)["set"]:
                 pins, uid = first, owner
+        if needed and not pins.status(uid)["set"]:
+            raise Forbidden(
+                "this needs a PIN of yours, and you have none", remedy="postroom pin set"
+            )
         await pins.check(uid, given.get_secret_value())
 
     return check

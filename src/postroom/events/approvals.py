@@ -1,4 +1,4 @@
-"""Approvals: showing them to people, answering them once, and what a worker's sidecar is told.
+"""Approvals: showing them to people, answering them once, and what a worker's sidecar or a session is told.
 
 Nothing but the log decides which answer is the first: an answer is appended, and then the fold says whether it settled
 the approval or came too late. So it holds for several control planes, and after a SIGKILL of any of them. What an agent
@@ -19,6 +19,7 @@ from postroom.errors import (
     InvalidInput,
     MessageTooLarge,
     NotFound,
+    Refused,
     RequestTimeout,
 )
 from postroom.events.service import EventLog
@@ -26,12 +27,15 @@ from postroom.projection.changes import Change, Changes, of_worker_events
 from postroom.projection.fold import Fold
 from postroom.protocol import shapes
 from postroom.protocol.approvals import (
+    AGENT,
     DEFAULTS,
+    NO_ANSWER,
     PEOPLE_CHANNELS,
     REQUEST_ID,
     Decision,
     check_editable,
 )
+from postroom.protocol.event_bounds import CUT, encoded
 from postroom.protocol.events import EventKind
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.limits import MAX_EDITED_BYTES, MAX_PAGE, SHORT_ID
@@ -148,7 +152,7 @@ def _said_by(said: Mapping[str, Any], key: str) -> str:
 def default_of(row: ApprovalRow) -> str:
     """What it counts as when it expires."""
     said = row.request.get("default")
-    return said if said in DEFAULTS else DEFAULTS[0]
+    return said if said in (*DEFAULTS, NO_ANSWER) else DEFAULTS[0]
 
 
 def outcome(view: ApprovalView) -> str:
@@ -285,6 +289,65 @@ class Approvals:
             raise NotFound(f"there is no approval {ref!r}", remedy="postroom approvals")
         return view
 
+    # ── what a session asks ──
+
+    async def ask(
+        self, asker: str, request: str, tool: str, given: Mapping[str, Any], seconds: float
+    ) -> ApprovalView:
+        """Ask people whether the session `asker` may use a tool; a second call with the same id changes nothing.
+
+        Args:
+            seconds: after which it expires.
+
+        Raises:
+            Refused: too many wait, or it has asked too much of late.
+            MessageTooLarge: people could not be shown all of it.
+            InvalidInput, StateUnwritable, StreamFull: it cannot be stored; nothing was.
+            RequestTimeout, BusDisconnected: perhaps stored; ask again with the same id.
+        """
+        event = {
+            "type": EventKind.CONTROL_REQUEST.value,
+            "request": request,
+            "kind": KINDS[0],
+            "tool": tool,
+            "input": given,
+            "default": NO_ANSWER,
+            "fixed": True,
+            "expires_at": format_time(self._clock() + seconds),
+        }
+        if CUT in json.loads(encoded(event)):
+            raise MessageTooLarge("what is asked cannot be shown whole")
+        await self._said_by_asker(asker, request, event, 1)
+        view = await self._of(asker, request)
+        if view is None:
+            raise Refused("too many approvals of this session wait", remedy="answer some")
+        return view
+
+    async def withdraw(self, asker: str, request: str, reason: str) -> ApprovalView:
+        """A session asks no longer; what is settled stays so. Raises what `ask` raises, and NotFound."""
+        view = await self.get(request, asker)
+        if view.row.pending:
+            event = control_response(view.row, Decision.WITHDRAWN, AGENT, reason)
+            await self._said_by_asker(asker, view.row.id, event, 2)
+        return await self._now(view)
+
+    async def settled(self, asker: str, request: str, wait: float) -> ApprovalView:
+        """An approval of a session once it is settled; as it is after `wait` seconds. Raises NotFound, Refused."""
+        view = await self.get(request, asker)
+        return await self._changes.until(
+            of_worker_events(asker), lambda: self._now(view), lambda now: not now.row.pending, wait
+        )
+
+    async def _said_by_asker(
+        self, asker: str, request: str, event: Mapping[str, Any], number: int
+    ) -> None:
+        """Append what a session says: its approval is a run of its own, so the same number counts once."""
+        stored = await self._log.append(asker, [event], request, number)
+        try:
+            await self._fold.reached("EVENTS", stored.at, FOLDED)
+        except TimeoutError as error:
+            raise RequestTimeout("it is stored, and not known yet", remedy="call again") from error
+
     # ── what people say ──
 
     async def answer(
@@ -320,10 +383,12 @@ class Approvals:
 
     async def _now(self, view: ApprovalView) -> ApprovalView:
         """The same approval as it is now."""
+        return await self._of(view.row.worker, view.row.id) or view
 
-        def find(store: Store) -> ApprovalView:
-            row = store.approvals.of(view.row.worker, view.row.id)
-            return views(store, [row or view.row])[0]
+    async def _of(self, worker: str, request: str) -> ApprovalView | None:
+        def find(store: Store) -> ApprovalView | None:
+            row = store.approvals.of(worker, request)
+            return None if row is None else views(store, [row])[0]
 
         return await self._database.read(find)
 

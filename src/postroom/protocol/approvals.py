@@ -47,6 +47,9 @@ BY_PEOPLE = frozenset({Decision.ALLOWED, Decision.DENIED, Decision.EDITED})
 DEFAULTS = ("deny", "allow")
 """What an approval that nobody answered in time counts as; the first where the template says nothing."""
 
+NO_ANSWER = "no answer"
+"""In the place of a default: who asked a person at a terminal goes on asking there."""
+
 PEOPLE_CHANNELS = ("cli", "attach", "chat", "screen", "api")
 """The ways by which a person's decision comes, as the person's program names itself."""
 

@@ -170,7 +170,7 @@ def suggest(approval: Approval) -> str:
     host, of any other each use.
     """
     tool, given = approval["tool"], approval["input"]
-    if approval["kind"] == "question" or "*" in tool:
+    if approval["kind"] == "question" or of_session(approval) or "*" in tool:
         return ""
     said = _argument(tool, given)
     # There is no way to write a star that stands for itself.
@@ -190,6 +190,8 @@ def why_not(approval: Approval) -> str:
         return ""
     if approval["kind"] == "question":
         return "it is a question"
+    if of_session(approval):
+        return "a session's rules are those of its client"
     line = None if len(_decisive(given)) > 1 else _line(tool, given)
     if line is None:
         return "it names more than one thing"
@@ -199,6 +201,11 @@ def why_not(approval: Approval) -> str:
     if "*" in said:
         return "it has a *, which in a rule is any text"
     return f"it is over {MAX_PATTERN} characters" if len(said) > MAX_PATTERN else "no rule names it"
+
+
+def of_session(approval: Approval) -> bool:
+    """Whether a session in a person's terminal asks: its client has rules of its own."""
+    return approval["worker"]["kind"] == "external"
 
 
 def _line(tool: str, given: Mapping[str, Any]) -> Line | None:

@@ -81,6 +81,11 @@ def _known(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     metavar="CODE",
     help="Claim the key that an agent of yours has asked for; it goes into a file of yours.",
 )
+@click.option(
+    "--approvals/--no-approvals",
+    default=None,
+    help="What a session asks you is asked in the post room, too; off by default.",
+)
 @json_option
 @state_option()
 def command(
@@ -91,6 +96,7 @@ def command(
     mute: tuple[str, ...] | None,
     headless: bool | None,
     code: str | None,
+    approvals: bool | None,
     as_json: bool,
 ) -> None:
     """Give each session of CLIENT in your terminals an address: claude, codex, gemini or opencode.
@@ -120,7 +126,9 @@ def command(
     said = {"wake_from": wake_from, "mute": mute, "headless": headless}
     chosen = {name: value for name, value in said.items() if value is not None}
     settings = replace(_post_room(places.read_settings()), **chosen)
-    installed = Installed(places.hook())
+    if approvals is not None:
+        settings = replace(settings, approvals=_asking(settings, client, on=approvals))
+    installed = Installed(places.hook(), settings.approvals)
     if client in CLIENTS:
         how = _How(printing=printing, yes=yes, as_json=as_json)
         _connect(CLIENTS[client], installed, settings, how)
@@ -149,6 +157,20 @@ def _claim(code: str, *, as_json: bool) -> None:
     else:
         file = one_line(str(claimed.file))
         click.echo(f"the key of @{one_line(claimed.nick)} is in {file}, which only you can read")
+
+
+def _asking(settings: Settings, client: str, *, on: bool) -> tuple[str, ...]:
+    """The clients whose permissions are asked for in the post room, with or without this one."""
+    from postroom.connect.clients import CLIENTS
+
+    if on and (client not in CLIENTS or not CLIENTS[client].asks):
+        names = ", ".join(name for name, each in CLIENTS.items() if each.asks)
+        raise InvalidInput(
+            f"{one_line(client, 40)} lets nobody else answer what it asks",
+            remedy=f"--approvals is for {names}",
+        )
+    others = {name for name in settings.approvals if name != client}
+    return tuple(sorted(others | {client} if on else others))
 
 
 def _post_room(settings: Settings) -> Settings:
@@ -206,6 +228,10 @@ def _connect(client: Client, installed: Installed, settings: Settings, how: _How
     click.echo(f"{client.title} {done}: {one_line(str(home))}")
     for each in client.steps if steps else ():
         click.echo(f"  {each}")
+    if client.name in settings.approvals:
+        click.echo("  What a session asks you is in `postroom approvals`, too, for a minute.")
+        click.echo(f"  {client.asks}")
+        click.echo("  It can be allowed there with your PIN alone: postroom pin set")
     _say_room(settings)
 
 
@@ -314,7 +340,7 @@ def disconnect(client: str, as_json: bool) -> None:
         )
     known = CLIENTS[client]
     homes = writing.homes(client, known.home(Machine.here()))
-    installed = Installed(places.hook())
+    installed = Installed(places.hook(), places.read_settings().approvals)
     undone = [one for receipt in homes for one in _disconnect(known, receipt, installed)]
     if as_json:
         print_json({"files": [{**asdict(one), "path": str(one.path)} for one in undone]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,9 @@ SERVER = "postroom"
 HOOK_SECONDS = 10
 """Time-out of a hook; it answers at once."""
 
+ASKING_SECONDS = 75
+"""Time-out of the hook that waits for the answer of a person elsewhere."""
+
 COMMENT = "written by `postroom connect`, taken out by `postroom disconnect`"
 
 
@@ -31,9 +34,11 @@ class Installed:
 
     Attributes:
         hook: the file that hooks and MCP servers run.
+        approvals: clients whose permissions are asked for elsewhere, too.
     """
 
     hook: Path
+    approvals: Collection[str] = ()
 
     def mark(self, client: str) -> str:
         """What each command of ours has, and no other."""
@@ -43,6 +48,13 @@ class Installed:
         """A hook of one event, as Claude Code and Codex write it."""
         command = places.hook_command(client, event)
         return {"type": "command", "command": command, "timeout": seconds}
+
+    def handlers(self, client: str) -> dict[str, dict[str, Any]]:
+        """The hooks of all its events."""
+        found = {event: self.handler(client, event) for event in events_of(client)}
+        if client in self.approvals and (asks := DIALECTS[client].asks):
+            found[asks] = self.handler(client, asks, ASKING_SECONDS)
+        return found
 
     def server(self, client: str) -> dict[str, Any]:
         """The entry of the MCP server."""
@@ -84,6 +96,7 @@ class Client:
         home: its folder; raises EnvironmentFault for a user without a home.
         parts: what is written there.
         steps: what the person does next, a sentence each.
+        asks: what becomes of its own question while a permission is asked for elsewhere; "" where none can be.
         remarks: what of its settings hinders or helps.
         adds: what the client itself adds to its files for ours, by the home.
     """
@@ -97,6 +110,7 @@ class Client:
     steps: tuple[str, ...]
     remarks: Callable[[Home], list[Remark]]
     adds: Callable[[Path], Sequence[str]] = lambda _: ()
+    asks: str = ""
 
 
 def events_of(client: str) -> list[str]:

@@ -11,7 +11,6 @@ from postroom.connect.clients.base import (
     Home,
     Installed,
     Remark,
-    events_of,
     home_of,
     said_in,
 )
@@ -44,7 +43,7 @@ def _parts(home: Path, installed: Installed) -> list[Part]:
 
 
 def _hooks(installed: Installed) -> dict[str, list[dict[str, Any]]]:
-    hooks = {event: [installed.handler(NAME, event)] for event in events_of(NAME)}
+    hooks = {event: [handler] for event, handler in installed.handlers(NAME).items()}
     for event in WAKING:
         waiting = installed.handler(NAME, "wait", WAITING_SECONDS)
         hooks[event].append({**waiting, "asyncRewake": True})
@@ -78,4 +77,5 @@ CLAUDE = Client(
     parts=_parts,
     steps=("Start Claude Code anew, or type /reload-plugins in a session that is open.",),
     remarks=_remarks,
+    asks="Claude Code shows its own question at once, and the first answer counts.",
 )

@@ -16,7 +16,6 @@ from postroom.connect.clients.base import (
     Home,
     Installed,
     Remark,
-    events_of,
     home_of,
 )
 from postroom.connect.clients.codex_trust import trusted
@@ -33,9 +32,8 @@ MANAGED = Path("/etc/codex/requirements.toml")
 
 
 def _parts(home: Path, installed: Installed) -> list[Part]:
-    handlers = {
-        event: installed.handler(NAME, event, *((3,) if event in QUICK else ()))
-        for event in events_of(NAME)
+    handlers = installed.handlers(NAME) | {
+        event: installed.handler(NAME, event, 3) for event in QUICK
     }
     groups = {event: {"hooks": [handler]} for event, handler in handlers.items()}
     server = Table(("mcp_servers", SERVER), installed.server(NAME), COMMENT)
@@ -82,4 +80,5 @@ CODEX = Client(
     ),
     remarks=_remarks,
     adds=_adds,
+    asks="Codex shows its own question only when nobody has answered there for a minute.",
 )

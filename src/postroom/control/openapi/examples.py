@@ -316,6 +316,7 @@ BODIES: dict[str, Any] = {
     "AnnouncementBody": {"text": "the build is green"},
     "AnswerBody": {"text": "Monday's, please"},
     "ApplyBody": {"merge": True},
+    "AskedBody": {"id": APPROVAL, "tool": "Bash", "input": {"command": "make deploy"}},
     "ArtifactBody": {"name": "report", "text": "All is well."},
     "BackupBody": {"file": "/backup/postroom.backup", "passphrase": "a long sentence that I know"},
     "CancelBody": {"reason": "no longer needed"},
@@ -349,6 +350,7 @@ BODIES: dict[str, Any] = {
     "StatusBody": {"state": "working", "text": "page 2 of 7"},
     "SyncBody": {"rebase": True},
     "TaskBody": {"skill": "summarise", "text": "the minutes of Monday"},
+    "WithdrawBody": {"reason": "answered at the terminal"},
 }
 """An example of each body, by the name of its model."""
 

@@ -16,6 +16,7 @@ from postroom.control.parameters import (
     Before,
     Limit,
     Ref,
+    Wait,
     next_page,
 )
 from postroom.control.parts import Parts
@@ -23,6 +24,7 @@ from postroom.control.pinned import PIN, pin_of
 from postroom.control.principals import itself
 from postroom.errors import (
     Conflict,
+    Forbidden,
     InvalidInput,
     MessageTooLarge,
     NotFound,
@@ -33,17 +35,14 @@ from postroom.protocol import answers, shapes
 from postroom.protocol.approvals import Decision
 from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.events import EventKind
-from postroom.protocol.limits import MAX_WAIT
 from postroom.protocol.patterns import added
 from postroom.protocol.principal import Principal, Scope
-from postroom.store.agents import Party
+from postroom.store.agents import Agent, Party
+from postroom.store.sessions import SessionRow
 
 States = Annotated[
     Literal["pending", "all"],
     Field(description="Those that wait for an answer, or also those that are settled."),
-]
-Wait = Annotated[
-    float, Field(ge=0, le=MAX_WAIT, description="The most seconds that the answer may take.")
 ]
 
 
@@ -79,14 +78,18 @@ async def show(parts: Parts, approval: ApprovalRef, worker: Ref = "") -> shapes.
 async def control(
     parts: Parts, ref: AgentRef, body: ControlBody, me: Principal
 ) -> answers.Controlled:
-    """Answer an approval of a worker, or interrupt its agent.
+    """Answer an approval of a worker or a session, or interrupt a worker's agent.
 
     200 says that the answer is on disk and was the first. 409 if the approval is settled: it says by whom, when
     and how. `edited` has the input in place of the agent's. With a PIN set, an answer needs it. Who could not give
-    a worker what it has of the machine can only deny.
+    a worker what it has of the machine can only deny. What a session asks is allowed by its owner alone, with a PIN;
+    others, and an owner without one, can only deny.
     """
-    agent, _ = await parts.workers.record(ref)
+    agent = await parts.directory.resolve(ref)
     by = Party(me.uid, me.nick, me.kind)
+    session = parts.sessions.of(agent.uid)
+    if session is None or body.type == "interrupt":
+        agent, _ = await parts.workers.record(ref)
     if body.type == "interrupt":
         acted_on(worker=agent.uid)
         sent = await parts.approvals.interrupt(agent.party, by, body.channel, body.reason)
@@ -94,12 +97,24 @@ async def control(
     if not body.id or not body.decision:
         raise InvalidInput("an answer has the `id` of an approval and a `decision`")
     acted_on(worker=agent.uid, about=body.id)
-    if body.decision != Decision.DENIED:
+    allows = body.decision != Decision.DENIED
+    if session is not None:
+        _check_person(me, agent, session, allows=allows)
+    elif allows:
         await parts.workers.refuse_beyond(agent.uid, me.by)
+    permit = pin_of(parts, me, body.pin, needed=allows and session is not None)
     answer = Answer(Decision(body.decision), by, body.channel, body.reason, body.input)
-    view = await parts.approvals.answer(agent.uid, body.id, answer, pin_of(parts, me, body.pin))
+    view = await parts.approvals.answer(agent.uid, body.id, answer, permit)
     acted_on(about=view.row.id)
     return {"approval": view.as_json(), "interrupt": None}
+
+
+def _check_person(me: Principal, agent: Agent, session: SessionRow, *, allows: bool) -> None:
+    """Raise Forbidden unless `me` may answer what a session asks: it works on its owner's machine, as its owner."""
+    if me.kind != "human":
+        raise Forbidden("people alone answer what a session asks")
+    if allows and me.uid != session.owner:
+        raise Forbidden(f"only the owner of @{agent.nick} may allow this", remedy="deny it")
 
 
 @operations.get("/v1/workers/{ref}/policy", Scope.OPERATE, fails=(NotFound,))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from starlette.responses import StreamingResponse
 
-from postroom.control.bodies import HeardBody, SessionBody
+from postroom.control.bodies import AskedBody, HeardBody, SessionBody, WithdrawBody
 from postroom.control.in_flight import acted_on
 from postroom.control.ops.keys import told
-from postroom.control.ops.table import Operations
-from postroom.control.parameters import After, AgentRef
+from postroom.control.ops.table import STORING, Operations
+from postroom.control.parameters import After, AgentRef, ApprovalRef, Wait
 from postroom.control.parts import Parts
 from postroom.directory.sessions import Registration, commands
-from postroom.errors import Conflict, Forbidden, NotFound, Refused
+from postroom.errors import Conflict, Forbidden, MessageTooLarge, NotFound, Refused
 from postroom.feed.events import streamed
 from postroom.feed.sessions import SessionsFeed
 from postroom.protocol import answers, shapes
-from postroom.protocol.principal import Principal, Scope
+from postroom.protocol.principal import KEY, Principal, Scope
 from postroom.store.agents import Agent
 from postroom.store.sessions import SessionRow
 
@@ -99,6 +99,56 @@ async def end(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Me:
     await parts.sessions.end(session.uid)
     await parts.sweep()
     return {"uid": agent.uid, "nick": agent.nick}
+
+
+@operations.post(
+    "/v1/sessions/{ref}/approvals",
+    Scope.SEND,
+    status=201,
+    fails=(NotFound, Refused, MessageTooLarge, *STORING),
+)
+async def ask(parts: Parts, ref: AgentRef, body: AskedBody, me: Principal) -> shapes.Approval:
+    """Ask people whether a session may use a tool, as its client asks at the terminal.
+
+    Only the session itself may. After `seconds` it expires, which is no answer. With the same `id` it is the same
+    approval.
+    """
+    session = await _itself(parts, ref, me)
+    acted_on(about=body.id)
+    asked = parts.approvals.ask(session.uid, body.id, body.tool, body.input, body.seconds)
+    return (await asked).as_json()
+
+
+@operations.get("/v1/sessions/{ref}/approvals/{approval}", Scope.READ, fails=(NotFound, Conflict))
+async def asked(
+    parts: Parts, ref: AgentRef, approval: ApprovalRef, me: Principal, wait: Wait = 0.0
+) -> shapes.Approval:
+    """Show an approval of a session to that session, as soon as it is settled, or `wait` seconds have passed."""
+    session = await _itself(parts, ref, me)
+    return (await parts.approvals.settled(session.uid, approval, wait)).as_json()
+
+
+@operations.delete(
+    "/v1/sessions/{ref}/approvals/{approval}", Scope.SEND, fails=(NotFound, Conflict, *STORING)
+)
+async def withdraw(
+    parts: Parts, ref: AgentRef, approval: ApprovalRef, body: WithdrawBody, me: Principal
+) -> shapes.Approval:
+    """Say that a session asks no longer: somebody has answered at its terminal, or it has ended.
+
+    Only the session itself may. What is settled stays so.
+    """
+    session = await _itself(parts, ref, me)
+    acted_on(about=approval)
+    return (await parts.approvals.withdraw(session.uid, approval, body.reason)).as_json()
+
+
+async def _itself(parts: Parts, ref: str, me: Principal) -> SessionRow:
+    """The session that `me` is; raises NotFound, Forbidden for its owner and all others."""
+    agent, session = await _named(parts, ref, me)
+    if me.method != KEY or me.uid != session.uid:
+        raise Forbidden(f"only @{agent.nick} itself may do this")
+    return session
 
 
 async def _named(
