@@ -147,7 +147,9 @@ def test_no_session_and_no_other_person_allows_it(guarded: Connected):
         client.add_person("paula")
         scopes = ("read", "operate")
         other = client.create_key(agent="paula", scopes=scopes, pin=PIN)["key"]
-        program = client.create_key(agent=client.add_agent("deployer")["nick"], scopes=scopes, pin=PIN)
+        program = client.create_key(
+            agent=client.add_agent("deployer")["nick"], scopes=scopes, pin=PIN
+        )
     with Client.on(lambda: replace(find(), token=key)) as client, pytest.raises(Forbidden):
         client.control(uid, row["id"], "denied")
     with Client.on(lambda: replace(find(), token=program["key"])) as client:

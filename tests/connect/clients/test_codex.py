@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from postroom.protocol.frame import AGAIN
-from tests.agents.programs import CODEX
-from tests.agents.programs import installed
+from tests.agents.programs import CODEX, installed
 from tests.connect.clients.desk import Codex, Desk
 from tests.connect.clients.terminal import ESCAPE
 from tests.e2e.conftest import PostRoom, until
