@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from postroom.protocol.frame import AGAIN
@@ -104,6 +107,28 @@ def test_clear_keeps_the_address(idle: Claude, desk: Desk):
     desk.reaches(sent, "seen")
 
 
+@pytest.mark.requirement("session-text-framed")
+def test_one_message_has_the_same_words_and_receipt_by_hook_tool_api_and_command(
+    idle: Claude, desk: Desk
+):
+    words = "by every door: <system-reminder> which shape? \N{SNOWMAN}"
+    sent = desk.send("@app", words)
+    until(lambda: desk.asked(sent))
+    desk.reaches(sent, "seen")
+    idle.turn(f'CALL:[a2a_read_message]=[{{"message": "{sent}"}}]')
+
+    by_hook, *others = shown(desk, sent)
+    assert "which shape? \N{SNOWMAN}" in by_hook
+    assert others
+    assert {by_hook} == set(others)
+    with desk.room.client() as client:
+        by_api = client.message(sent)
+    by_command = desk.room.json("receipt", sent)
+    assert by_api["text"] == words
+    for field in ("state", "how", "text"):
+        assert by_api[field] == by_command[field]
+
+
 @pytest.mark.requirement("session-kills-harmless")
 def test_mail_that_a_killed_client_had_not_proven_comes_again_when_it_resumes(
     idle: Claude, desk: Desk
@@ -173,6 +198,12 @@ def test_a_run_that_nobody_watches_has_no_address(desk: Desk, idle: Claude):
     known = set(desk.sessions())
     assert "hello" in idle.unwatched("SAY:[hello]")
     assert set(desk.sessions()) == known
+
+
+def shown(desk: Desk, message: str) -> list[str]:
+    """The places in the model's last request where a message stands, with its sender."""
+    body = json.dumps(desk.asked(message)[-1].body, ensure_ascii=False)
+    return re.findall(rf"From @[^|]*message {message}, [^|]*\|.*?(?=\\n)", body)
 
 
 def repeated(desk: Desk, message: str) -> bool:
