@@ -20,7 +20,6 @@ from tests.connect.conftest import DEADLINE, Connected, Terminal, connected, unt
 from tests.e2e.conftest import PostRoom
 
 CPU = 0.025
-P99 = 0.1
 SILENT = (0, b"", b"")
 
 
@@ -55,19 +54,6 @@ def test_it_takes_at_most_25_ms_of_cpu(app: Terminal):
         costs.append(cpu() - before)
 
     assert statistics.median(costs) <= CPU, costs
-
-
-def test_four_at_once_answer_soon(app: Terminal):
-    def timed(number: int) -> float:
-        began = time.monotonic()
-        assert app.at("PreToolUse", tool_use_id=f"{number}") == ""
-        return time.monotonic() - began
-
-    with ThreadPoolExecutor(4) as four:
-        times = sorted(four.map(timed, range(80)))
-
-    # Other tests have the machine, too: the benchmark `connect` has the figure, 100 ms for the 99th of 100.
-    assert statistics.median(times) <= 5 * P99, times
 
 
 @pytest.mark.requirement("session-hook-harmless")
