@@ -320,7 +320,6 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "session-is-agent": "A session in a person's terminal is one agent with one key, however often its client registers it; renamed or resumed it keeps its uid and its mail, and its former keys open nothing. A new one has the name of one that is gone and that nobody waits for.",
         "session-owner-alone": "Only a person registers sessions; a session's key has no more than its owner's and never operates or administers, nobody else speaks for it or learns its folder, and it ends with its owner.",
         "session-ends-unheard": "A session that ends, or was not heard for 7 days, has no key left, and what waited for it is a dead letter.",
-        "session-approval-owner": "What a session asks at its terminal is asked as an approval where its person has switched that on: only its owner allows it, with a PIN, and never a key of a session or a worker.",
         "session-mail-told": "One stream brings the mail of all sessions of a person, and what becomes of it; a receipt says how it was delivered, and a sender is told at once where a session does not get it by itself.",
     },
     ("Sessions", "docs/architecture.md#sessions-in-peoples-terminals"): {
@@ -335,6 +334,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "mcp-same-operation": "A tool of MCP is done by the operations of the API, as its caller and nobody else, with the same rights, limits and records; a revoked key ends it, and what others wrote does not leave its bars.",
         "mcp-tools-short": "Clients of MCP of both generations get the tools that the table of operations makes, which take at most 2,500 tokens of a model, and in a worker the same tools are its verbs; nothing of it is loaded before it is called.",
         "mcp-key-by-code": "No key is in an argument or a result of a tool: who asks for one gets a code that counts once, for five minutes and for the agent's owner alone.",
+    },
+    ("Sessions", "docs/clients.md#what-a-session-asks-you"): {
+        "session-approval-owner": "What a session asks at its terminal is asked as an approval where its person has switched that on: only its owner allows it, with a PIN, and never a key of a session or a worker.",
     },
     ("Sessions", "docs/clients.md#what-is-written"): {
         "connect-bytes-come-back": "`connect` shows what it writes, all of it or nothing, and no key is in it; `disconnect` gives a file that nobody else has changed its bytes back, and cuts from another one Postroom's part alone.",

@@ -105,6 +105,27 @@ def test_what_is_chosen_stays_until_it_is_chosen_anew(postroom: Run, tmp_path: P
     assert postroom("connect", "codex", "--yes", "--wake-from", "no nick").status == 2
 
 
+def test_approvals_are_switched_on_for_one_client_and_it_is_said_what_it_shows(
+    postroom: Run, home: Path
+) -> None:
+    hooks = home / ".claude" / "skills" / "postroom" / "hooks" / "hooks.json"
+    postroom("connect", "codex", "--yes")
+    assert "postroom approvals" not in postroom("connect", "claude", "--yes").out
+    assert "PermissionRequest" not in hooks.read_text()
+
+    said = postroom("connect", "claude", "--yes", "--approvals")
+
+    assert "shows its own question at once" in said.out
+    assert "with your PIN alone" in said.out
+    assert "PermissionRequest" in hooks.read_text()
+    assert "PermissionRequest" not in (home / ".codex" / "hooks.json").read_text()
+    assert "nobody has answered there" in postroom("connect", "codex", "--yes", "--approvals").out
+    postroom("connect", "claude", "--yes", "--no-approvals")
+    assert "PermissionRequest" not in hooks.read_text()
+    assert places.read_settings().approvals == ("codex",)
+    assert postroom("connect", "gemini", "--yes", "--approvals").status == 2
+
+
 def test_a_post_room_of_another_machine_is_the_login_of_its_person(
     postroom: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,8 +128,8 @@ def test_its_owner_allows_it_with_the_pin(guarded: Connected):
     with guarded.room.client() as client:
         with pytest.raises(Forbidden, match="PIN"):
             client.control(row["worker"]["uid"], row["id"], "allowed")
+        given = {"command": "make test"}
         with pytest.raises(InvalidInput, match="edited"):
-            given = {"command": "make test"}
             client.control(row["worker"]["uid"], row["id"], "edited", input=given, pin=PIN)
         client.control(row["worker"]["uid"], row["id"], "allowed", pin=PIN)
 
@@ -152,9 +152,11 @@ def test_no_session_and_no_other_person_allows_it(guarded: Connected):
         )
     with Client.on(lambda: replace(find(), token=key)) as client, pytest.raises(Forbidden):
         client.control(uid, row["id"], "denied")
-    with Client.on(lambda: replace(find(), token=program["key"])) as client:
-        with pytest.raises(Forbidden, match="people alone"):
-            client.control(uid, row["id"], "denied")
+    with (
+        Client.on(lambda: replace(find(), token=program["key"])) as client,
+        pytest.raises(Forbidden, match="people alone"),
+    ):
+        client.control(uid, row["id"], "denied")
     with Client.on(lambda: replace(find(), token=other)) as client:
         client.set_pin("1111")
         with pytest.raises(Forbidden, match="owner"):

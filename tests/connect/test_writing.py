@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from postroom.connect import files, json_text, places, writing
-from postroom.connect.clients import CLIENTS, codex
+from postroom.connect import files
+from postroom.connect import json_text
+from postroom.connect import places
+from postroom.connect import writing
+from postroom.connect.clients import CLIENTS
+from postroom.connect.clients import base
 from postroom.connect.clients.base import Installed
 from postroom.connect.edits import OwnFile
 from postroom.errors import Conflict, EnvironmentFault, InvalidInput, PostroomError, StateUnwritable
@@ -118,7 +122,7 @@ def test_another_version_takes_the_place_of_the_one_before(
 ) -> None:
     before = tree(home)
     connect(home)
-    monkeypatch.setattr(codex, "events_of", lambda _: ["Stop", "PermissionRequest"])
+    monkeypatch.setattr(base, "events_of", lambda _: ["Stop", "PermissionRequest"])
 
     connect(home)
     said = json.loads((home / "hooks.json").read_text())["hooks"]

@@ -51,16 +51,16 @@ def ending(approval: Approval) -> str:
     channel = answer["channel"] if answer is not None else ""
     if answer is None or approval["state"] == "pending":
         return one_line(approval["state"], 40)
-    why = f" ({one_line(answer['reason'], 300)})" if answer["reason"] else ""
     match channel:
         case "policy":
             return f"{one_line(approval['state'], 40)} by the rules of {name}"
         case "agent":
-            return f"withdrawn: {name} no longer asks{why}"
+            return f"withdrawn: {name} no longer asks"
         case "room":
             return f"withdrawn: what {name} asked it for has ended"
         case "clock":
             return f"expired, which counts as {one_line(approval['default'], 40)}"
+    why = f" ({one_line(answer['reason'], 300)})" if answer["reason"] else ""
     return (
         f"{one_line(approval['state'], 40)} by {decider(answer)} over {one_line(channel, 40)}{why}"
     )

@@ -212,7 +212,13 @@ def registered(window: Window, pid: int) -> str:
 
 
 class Claude(Window):
-    """Claude Code; without `address` in a home where it is not connected."""
+    """Claude Code; without `address` in a home where it is not connected.
+
+    Attributes:
+        permissions: of the person's settings.
+    """
+
+    permissions: Mapping[str, Any] = {"allow": ["Bash", "mcp__plugin_postroom_postroom"]}
 
     def __init__(self, desk: Desk, folder: Path, *words: str, address: bool = True) -> None:
         super().__init__(desk, folder)
@@ -223,8 +229,8 @@ class Claude(Window):
         state["customApiKeyResponses"] = {"approved": [KEY[-20:]], "rejected": []}
         state.setdefault("projects", {})[str(folder)] = trusted
         _write(desk.home / ".claude.json", state)
-        allowed = ["Bash", "mcp__plugin_postroom_postroom"]
-        _write(desk.home / ".claude" / "settings.json", {"permissions": {"allow": allowed}})
+        chosen = {"permissions": self.permissions}
+        _write(desk.home / ".claude" / "settings.json", chosen)
         self.open(*words, address=address)
 
     @property
