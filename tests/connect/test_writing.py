@@ -12,12 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.connect import files
-from postroom.connect import json_text
-from postroom.connect import places
-from postroom.connect import writing
-from postroom.connect.clients import CLIENTS
-from postroom.connect.clients import base
+from postroom.connect import files, json_text, places, writing
+from postroom.connect.clients import CLIENTS, base
 from postroom.connect.clients.base import Installed
 from postroom.connect.edits import OwnFile
 from postroom.errors import Conflict, EnvironmentFault, InvalidInput, PostroomError, StateUnwritable

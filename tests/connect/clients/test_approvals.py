@@ -51,7 +51,7 @@ def asked(desk: Desk, command: str, state: str = "pending") -> dict[str, Any]:
 
     def found() -> dict[str, Any]:
         with desk.room.client() as client:
-            rows = [dict(row) for row in client.approvals(state="all")]
+            rows: list[dict[str, Any]] = [dict(row) for row in client.approvals(state="all")]
         return next(
             (r for r in rows if (r["input"].get("command"), r["state"]) == (command, state)), {}
         )

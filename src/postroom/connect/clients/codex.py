@@ -32,8 +32,9 @@ MANAGED = Path("/etc/codex/requirements.toml")
 
 
 def _parts(home: Path, installed: Installed) -> list[Part]:
-    handlers = installed.handlers(NAME) | {
-        event: installed.handler(NAME, event, 3) for event in QUICK
+    handlers = {
+        event: installed.handler(NAME, event, 3) if event in QUICK else handler
+        for event, handler in installed.handlers(NAME).items()
     }
     groups = {event: {"hooks": [handler]} for event, handler in handlers.items()}
     server = Table(("mcp_servers", SERVER), installed.server(NAME), COMMENT)
