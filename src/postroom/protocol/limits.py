@@ -140,7 +140,7 @@ MAX_WAIT = 60.0
 """Seconds of waiting in one request: who wants to wait longer asks again, so that a lost peer shows."""
 
 MAX_ASKED = 600.0
-"""Seconds for which a session asks what its client asks at the terminal, too."""
+"""Seconds of a question of a session's client to its person: its hook waits meanwhile."""
 
 LONGEST_WAIT = 3600.0
 """Seconds of waiting in one request for a message or a task over the HTTP API, where it ends with its caller."""

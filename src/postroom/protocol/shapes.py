@@ -685,10 +685,9 @@ class Approval(TypedDict):
     """What an agent asks before it acts, and the answer; `answer` is null while it is pending.
 
     `state` is `pending`, `allowed`, `denied`, `edited`, `withdrawn` or `expired`; an expired one counts as `default`
-    says, `allow` or `deny`. `worker` may be a session, whose `default` is `no answer`: its client goes on asking at the
-    terminal. `tool`, `title`, `input` and `reason` are the agent's words; `editable` is false where it
-    takes no input but its own. `seq` is the id of the event that asked. `late` are answers that came after the one that
-    counted, and had no effect.
+    says, `allow` or `deny`, or of a session `no answer`: its client asks at the terminal. `tool`, `title`, `input` and
+    `reason` are the agent's words; `editable` is false where it takes no input but its own. `seq` is the id of the event
+    that asked. `late` are answers that came after the one that counted, and had no effect.
     """
 
     id: str

@@ -123,7 +123,10 @@ async def ask(parts: Parts, ref: AgentRef, body: AskedBody, me: Principal) -> sh
 async def asked(
     parts: Parts, ref: AgentRef, approval: ApprovalRef, me: Principal, wait: Wait = 0.0
 ) -> shapes.Approval:
-    """Show an approval of a session to that session, as soon as it is settled, or `wait` seconds have passed."""
+    """Show an approval of a session to that session.
+
+    It answers as soon as the approval is settled, or when `wait` seconds have passed.
+    """
     session = await _itself(parts, ref, me)
     return (await parts.approvals.settled(session.uid, approval, wait)).as_json()
 
