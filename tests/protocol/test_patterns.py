@@ -16,7 +16,7 @@ from postroom.protocol.shell import line_of
 
 
 def asked(tool: str, given: dict[str, Any], kind: str = "tool") -> Any:
-    return {"tool": tool, "input": given, "kind": kind}
+    return {"tool": tool, "input": given, "kind": kind, "worker": {"kind": "worker"}}
 
 
 @pytest.mark.requirement("policy-added-at-once")

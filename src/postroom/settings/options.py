@@ -434,6 +434,9 @@ BESIDE = MappingProxyType(
         "POSTROOM_THEME": "a [theme of the screen](terminal.md#reading) for this run",
         "POSTROOM_CA": "the authority that commands trust instead of the one in `server.json`",
         "POSTROOM_A2A_KEY": "a key for the server that `postroom a2a` names",
+        "POSTROOM_CONNECT": "set for a run that nobody watches (`claude -p`): its session has an address all the same",
+        "POSTROOM_CONNECT_LINGER": "seconds for which `postroom connect run` stays after the last session",
+        "POSTROOM_CONNECT_LOCK": "a descriptor with the lock of `postroom connect run`, from the hook that begins it",
         "POSTROOM_READY_FD": "a descriptor that gets `ready` and a newline when all is up, and is closed in any case",
     }
 )
