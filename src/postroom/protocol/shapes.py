@@ -686,8 +686,8 @@ class Approval(TypedDict):
 
     `state` is `pending`, `allowed`, `denied`, `edited`, `withdrawn` or `expired`; an expired one counts as `default`
     says, `allow` or `deny`, or of a session `no answer`: its client asks at the terminal. `tool`, `title`, `input` and
-    `reason` are the agent's words; `editable` is false where it takes no input but its own. `seq` is the id of the event
-    that asked. `late` are answers that came after the one that counted, and had no effect.
+    `reason` are the agent's words; `editable` is false where it takes no input but its own. `seq` is the id of the
+    event that asked. `late` are answers that came after the one that counted, and had no effect.
     """
 
     id: str
