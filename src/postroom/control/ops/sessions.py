@@ -137,9 +137,9 @@ async def asked(
 async def withdraw(
     parts: Parts, ref: AgentRef, approval: ApprovalRef, body: WithdrawBody, me: Principal
 ) -> shapes.Approval:
-    """Say that a session asks no longer: somebody has answered at its terminal, or it has ended.
+    """Say that a session asks no longer.
 
-    Only the session itself may. What is settled stays so.
+    Somebody has answered at its terminal, or it has ended. Only the session itself may. What is settled stays so.
     """
     session = await _itself(parts, ref, me)
     acted_on(about=approval)
