@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -28,6 +29,9 @@ from postroom.http.unix import short_address
 from tests.e2e.conftest import PostRoom, running_room
 
 DEADLINE = 20.0
+KEY = re.compile(rb"a2a_[0-9a-f]{32}_[0-9a-f]{64}")
+"""Any API key: of a person, the operator or a session."""
+
 T = TypeVar("T")
 
 SET_UP = """
@@ -44,6 +48,17 @@ def until(find: Callable[[], T], what: str = "") -> T:
     while not (found := find()):
         assert time.monotonic() < end, what or find
         time.sleep(0.02)
+    return found
+
+
+def of_processes(*pids: int) -> bytes:
+    """Environment and command line of processes and of what they have begun."""
+    found = b""
+    for pid in pids:
+        place = Path(f"/proc/{pid}")
+        found += (place / "environ").read_bytes() + (place / "cmdline").read_bytes()
+        begun = (place / "task" / str(pid) / "children").read_text().split()
+        found += of_processes(*map(int, begun))
     return found
 
 

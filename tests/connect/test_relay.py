@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from postroom.protocol.frame import AGAIN
-from tests.connect.conftest import DEADLINE, Connected, Terminal, until
+from tests.connect.conftest import DEADLINE, KEY, Connected, Terminal, of_processes, until
 from tests.connect.test_run import arrived, opened
 
 CPU = 0.08
@@ -188,6 +188,37 @@ def test_a_post_room_that_is_away_is_an_error_of_the_tool(tmp_path: Path):
         tools.process.communicate()
         assert result["isError"]
         assert "this session has no address yet" in result["content"][0]["text"]
+
+
+@pytest.mark.requirement("session-hook-harmless")
+def test_no_key_is_in_what_a_server_says_or_can_be_seen_of_it(mine: Connected):
+    """Neither the person's nor the session's: in environment, command line and answers, whatever is asked."""
+    app, nick = opened(mine)
+    sent = arrived(mine, nick)
+    heard: list[dict[str, Any]] = []
+    with server(app) as tools:
+        tools.ask("tools/list")
+        heard.append(tools.answer())
+        given = {
+            "message": sent,
+            "to": mine.person,
+            "text": "hello",
+            "task": mine.room.json("delegate", nick, "choose")["id"],
+            "state": "working",
+        }
+        for tool in heard[0]["result"]["tools"]:
+            schema = tool["inputSchema"]
+            arguments = {name: given[name] for name in schema.get("required", ())}
+            more = {"wait": 0} if "wait" in schema["properties"] else {}
+            tools.ask("tools/call", name=tool["name"], arguments=arguments | more)
+            heard.append(tools.answer())
+        seen = of_processes(tools.process.pid, mine.status()["pid"])
+    everything = seen + json.dumps(heard).encode()
+
+    assert len(heard) == 13
+    assert sum(not each["result"].get("isError") for each in heard) >= 8
+    assert b"CLAUDE_PID" in everything
+    assert not KEY.search(everything)
 
 
 def test_it_starts_light(mine: Connected):

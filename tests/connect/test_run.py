@@ -7,13 +7,19 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from postroom.protocol.frame import AGAIN
-from tests.connect.conftest import DEADLINE, Connected, Terminal, connected, until
-from tests.e2e.conftest import PostRoom, gone
+from tests.connect.conftest import DEADLINE
+from tests.connect.conftest import Connected
+from tests.connect.conftest import Terminal
+from tests.connect.conftest import connected
+from tests.connect.conftest import until
+from tests.e2e.conftest import PostRoom
+from tests.e2e.conftest import gone
+from tests.connect.conftest import KEY
+from tests.connect.conftest import of_processes
 
 
 def opened(mine: Connected, session: str = "", folder: str = "app") -> tuple[Terminal, str]:
@@ -272,21 +278,15 @@ def test_no_key_is_in_what_a_client_can_see(mine: Connected):
     answer = app.run("UserPromptSubmit", prompt="x").stdout
     waiter = app.wait()
     until(lambda: mine.sessions()[nick[1:]]["waiter"])
-    pids = [mine.status()["pid"], waiter.pid]
-    pids += [
-        int(each)
-        for each in Path(f"/proc/{waiter.pid}/task/{waiter.pid}/children").read_text().split()
-    ]
     seen = [answer, json.dumps(mine.status()).encode(), mine.hook.read_bytes()]
-    seen += [
-        Path(f"/proc/{pid}/{name}").read_bytes() for pid in pids for name in ("environ", "cmdline")
-    ]
+    seen.append(of_processes(mine.status()["pid"], waiter.pid))
     seen += [path.read_bytes() for path in mine.folder.glob("*.log")]
 
     everything = b"\0".join(seen)
 
-    assert mine.room.server["token"].encode() not in everything
-    assert b"a2a_" + mine.sessions()[nick[1:]]["uid"].encode() not in everything
+    assert KEY.fullmatch(mine.room.server["token"].encode())
+    assert b"CLAUDE_PID" in everything
+    assert not KEY.search(everything)
     assert (mine.folder / "sessions.db").stat().st_mode & 0o077 == 0
 
 

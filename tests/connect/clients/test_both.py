@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from tests.connect.clients.desk import Claude, Codex, Desk
-from tests.e2e.conftest import PostRoom, until
+from tests.e2e.conftest import PostRoom
+from tests.e2e.conftest import until
+from tests.connect.conftest import KEY
 from tests.fakes.model.server import FakeModel
 
 # The first test may have to install the programs.
@@ -44,5 +47,7 @@ def test_one_asks_the_other_and_goes_on_with_its_answer(desk: Desk):
     desk.reaches(asked["id"], "answered")
     desk.reaches(answered["id"], "seen")
     assert answered["reply_to"] == asked["id"]
+    requests = desk.model.requests
+    assert not [one for one in requests if KEY.search(json.dumps(one.body).encode())]
     shown = desk.command("status")
     assert all(f"@{nick}" in shown for nick in ("app", "api"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-
 import pytest
 
 from postroom.protocol.frame import AGAIN
 from tests.connect.clients.desk import Claude, Desk
 from tests.connect.clients.terminal import ERASE, ESCAPE
 from tests.e2e.conftest import until
+from tests.workspaces.bench import repository
+from tests.workspaces.test_room import spawn
 
 # The first test may have to install the program.
 pytestmark = pytest.mark.timeout(900)
@@ -90,6 +91,27 @@ def test_two_sessions_in_one_repository_write_to_each_other(idle: Claude, desk: 
     assert (sent["from"]["nick"], sent["to"]["nick"]) == ("app", "app-2")
     desk.reaches(sent["id"], "seen")
     other.close()
+
+
+@pytest.mark.requirement("session-hands-over")
+def test_it_is_woken_by_a_task_and_by_the_result_of_one_that_it_gave(idle: Claude, desk: Desk):
+    idle.idle()
+    given = desk.room.json("delegate", "@app", "choose a shape")["id"]
+    until(lambda: desk.asked("| choose a shape"))
+    idle.idle()
+    report = {"task": given, "state": "completed", "text": "a list"}
+    idle.say(f"CALL:[a2a_report_task]=[{json.dumps(report)}]")
+    with desk.room.client() as client:
+        until(lambda: client.task(given)["state"] == "completed")
+        assert client.task(given)["status_text"] == "a list"
+
+    spawn(desk.room, "coder", "--workspace", str(repository(desk.home / "shapes")))
+    script = json.dumps({"to": "@coder", "text": "touch new; echo made"})
+    idle.idle()
+    idle.say(f"CALL:[a2a_delegate_task]=[{script}]")
+    [request, *_] = until(lambda: desk.asked("| Its work is on the branch postroom/coder."))
+    assert "From @coder (worker)" in str(request.body)
+    desk.reaches(desk.found("on the branch postroom/coder")["id"], "seen")
 
 
 @pytest.mark.requirement("session-clients-real")
