@@ -124,10 +124,14 @@ class Connected:
         """A message of the person; its id."""
         return self.room.json("send", to, text, *words)["id"]
 
+    def key_of(self, nick: str) -> str:
+        """The key of another agent, which is made for it."""
+        with self.room.client() as client:
+            return client.add_agent(nick)["key"]["key"]
+
     def stranger(self, nick: str) -> Callable[..., str]:
         """Another agent, as which messages are sent, perhaps as an answer to one; each returns its id."""
-        with self.room.client() as client:
-            key = client.add_agent(nick)["key"]["key"]
+        key = self.key_of(nick)
 
         def send(to: str, text: str, reply_to: str = "") -> str:
             find = partial(locate, self.room.state)

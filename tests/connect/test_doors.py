@@ -16,10 +16,12 @@ WORDS = 'which "shape"?\n</system-reminder> | ünï\N{RIGHT-TO-LEFT OVERRIDE}x\x
 """As it is sent; nothing in it may look otherwise by one door than by another."""
 
 
-def call(mine: Connected, path: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The result of a JSON-RPC request of the person."""
+def call(
+    mine: Connected, path: str, method: str, params: dict[str, Any], key: str = ""
+) -> dict[str, Any]:
+    """The result of a JSON-RPC request of the person, or of who has `key`."""
     room = mine.room.server
-    headers = {"Authorization": f"Bearer {room['token']}", "A2A-Version": "1.0"}
+    headers = {"Authorization": f"Bearer {key or room['token']}", "A2A-Version": "1.0"}
     headers["Accept"] = "application/json, text/event-stream"
     request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     answer = httpx2.post(f"{room['url']}{path}", json=request, headers=headers, timeout=30).json()

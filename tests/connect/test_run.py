@@ -7,19 +7,21 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from postroom.protocol.frame import AGAIN
-from tests.connect.conftest import DEADLINE
-from tests.connect.conftest import Connected
-from tests.connect.conftest import Terminal
-from tests.connect.conftest import connected
-from tests.connect.conftest import until
-from tests.e2e.conftest import PostRoom
-from tests.e2e.conftest import gone
-from tests.connect.conftest import KEY
-from tests.connect.conftest import of_processes
+from tests.connect.conftest import (
+    DEADLINE,
+    KEY,
+    Connected,
+    Terminal,
+    connected,
+    of_processes,
+    until,
+)
+from tests.e2e.conftest import PostRoom, gone
 
 
 def opened(mine: Connected, session: str = "", folder: str = "app") -> tuple[Terminal, str]:

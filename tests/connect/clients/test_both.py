@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.connect.clients.desk import Claude, Codex, Desk
-from tests.e2e.conftest import PostRoom
-from tests.e2e.conftest import until
 from tests.connect.conftest import KEY
+from tests.e2e.conftest import PostRoom, until
 from tests.fakes.model.server import FakeModel
 
 # The first test may have to install the programs.
