@@ -158,13 +158,14 @@ class Terminal:
 
     Attributes:
         turn: the client's id of the present turn.
+        shown: what the last hook gives the person to see.
     """
 
     def __init__(self, owner: Connected, kind: str, session: str, folder: str) -> None:
         self._owner = owner
         self.kind = kind
         self.session = session
-        self.turn = ""
+        self.turn = self.shown = ""
         self.cwd = Path(owner.env["HOME"]) / folder
         (self.cwd / ".git").mkdir(parents=True, exist_ok=True)
         self._waiters: list[subprocess.Popen[bytes]] = []
@@ -210,11 +211,9 @@ class Terminal:
         """The text that a hook gives the model, "" for none."""
         done = self.run(event, **fields)
         assert (done.returncode, done.stderr) == (0, b"")
-        return (
-            json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
-            if done.stdout
-            else ""
-        )
+        said = json.loads(done.stdout or "{}")
+        self.shown = said.get("systemMessage", "")
+        return said.get("hookSpecificOutput", {}).get("additionalContext", "")
 
     def start(self, source: str = "startup") -> str:
         """The session starts; what its model is told once it has an address."""

@@ -60,6 +60,7 @@ def test_mail_is_delivered_by_a_hook_and_seen_by_what_follows_a_request(mine: Co
     text = app.at("PostToolBatch", tool_calls=[{"tool_use_id": "a"}])
     assert "| which shape?" in text
     assert "the owner of this session" in text
+    assert app.shown == "Postroom: mail from @root: which shape?"
     until(lambda: mine.state(sent) == "delivered")
     app.at("PreToolUse", tool_use_id="a")
     app.at("PreToolUse", tool_use_id="c", agent_id="a subagent")
@@ -75,6 +76,7 @@ def test_a_turn_goes_on_for_new_mail_and_ends_without(mine: Connected):
     sent = arrived(mine, nick)
 
     assert "| which shape?" in app.stop("first")
+    assert not app.shown, "the client shows the text itself"
     assert app.stop("second") == ""
 
     until(lambda: mine.state(sent) == "seen")
@@ -96,7 +98,8 @@ def test_an_idle_session_is_woken_by_the_hook_that_waits(mine: Connected):
     text = new.stderr.read().decode()
     assert "| which shape?" in text
     until(lambda: mine.state(sent) == "delivered")
-    app.prompt("t2", text=f"<task-notification>{text}")
+    assert app.prompt("t2", text=f"<task-notification>{text}") == ""
+    assert app.shown == "Postroom: mail from @root: which shape?"
     assert mine.state(sent) == "delivered"
     app.stop("answered")
     until(lambda: mine.state(sent) == "seen")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from postroom.protocol.frame import AGAIN, BAR, MOST, Frame, framed
+from postroom.protocol.frame import AGAIN, BAR, MOST, Frame, announced, framed
 from postroom.protocol.shapes import Mail
 
 SENDER, OWNER = "a" * 32, "b" * 32
@@ -52,6 +52,17 @@ def test_no_text_stands_where_a_sender_is_named(text: str, subject: str, name: s
 
     shown = [line for line in own(hostile) if not line.startswith("(cut: tool a2a_read_message")]
     assert shown == own(plain)
+
+
+@given(HOSTILE)
+def test_a_person_is_told_of_each_message_on_one_line(text: str) -> None:
+    said = announced([mail_of(text)] * 5)
+
+    lines = said.split("\n")
+    assert len(lines) == 4
+    assert all(line.startswith("mail from @api: ") and len(line) < 180 for line in lines[:3])
+    assert lines[3] == "and 2 more"
+    assert all(line.isprintable() for line in lines)
 
 
 @given(HOSTILE)

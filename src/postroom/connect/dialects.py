@@ -34,6 +34,7 @@ class Dialect:
         by_process: a session is an id in a process; else the id alone.
         wakes: it can be woken.
         asks: name of the event at which it asks its person for a permission, and takes an answer; "" for none.
+        shows: its answers may have a line that the person sees, and the model does not.
     """
 
     kinds: Mapping[str, Kind]
@@ -44,6 +45,7 @@ class Dialect:
     by_process: bool = True
     wakes: bool = True
     asks: str = ""
+    shows: bool = False
 
 
 DIALECTS: Mapping[str, Dialect] = {
@@ -61,6 +63,7 @@ DIALECTS: Mapping[str, Dialect] = {
         batches=True,
         blocks=False,
         asks="PermissionRequest",
+        shows=True,
     ),
     "codex": Dialect(
         {
@@ -77,6 +80,7 @@ DIALECTS: Mapping[str, Dialect] = {
         frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse", "Stop"}),
         by_process=False,
         asks="PermissionRequest",
+        shows=True,
     ),
     "gemini": Dialect(
         {
@@ -179,14 +183,23 @@ def _is_nothing(kind: Kind, source: str, found: Mapping[str, Any]) -> bool:
     return kind is Kind.END and source == "clear"
 
 
-def answer(client: str, name: str, text: str) -> str:
-    """What the hook prints, so that the model reads `text`."""
+def answer(client: str, name: str, text: str, shown: str = "") -> str:
+    """What the hook prints, so that the model reads `text` and the person `shown`; "" for nothing.
+
+    At the end of a turn the clients show the text itself.
+    """
     dialect = DIALECTS[client]
     if not dialect.wrapped:
         return text
-    if dialect.blocks and dialect.kinds.get(name) is Kind.STOP:
+    stops = dialect.kinds.get(name) is Kind.STOP
+    if dialect.blocks and stops:
         return json.dumps({"decision": "block", "reason": text})
-    return json.dumps({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}})
+    said: dict[str, Any] = {}
+    if text:
+        said["hookSpecificOutput"] = {"hookEventName": name, "additionalContext": text}
+    if shown and dialect.shows and not stops:
+        said["systemMessage"] = f"Postroom: {shown}"
+    return json.dumps(said) if said else ""
 
 
 def permission(name: str, *, allows: bool, reason: str) -> str:

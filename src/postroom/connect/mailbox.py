@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from postroom.protocol.frame import framed
+from postroom.protocol.frame import announced, framed
 from postroom.protocol.receipts import State
 from postroom.protocol.shapes import Mail
 
@@ -135,10 +135,15 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A text to hand over, and the ids of the messages in it."""
+    """A text to hand over, and the ids of the messages in it.
+
+    Attributes:
+        shown: for the person, who may not see the text.
+    """
 
     text: str
-    ids: tuple[str, ...]
+    ids: tuple[str, ...] = ()
+    shown: str = ""
 
 
 @dataclass(slots=True)
@@ -239,10 +244,12 @@ class Mailbox:
             event = replace(event, turn=f"#{self.turns}")
         elif not event.turn:
             event = replace(event, turn=self.turn)
+        woken = self.woken
         self._prove(event)
         self._follow(event)
         if not event.hands:
             return None
+        begun = [each.mail for each in woken if each.turn is not None]
         if event.kind is Kind.STOP:
             if not (self._lets(now) and self.went_on < A_TURN):
                 return None
@@ -252,7 +259,12 @@ class Mailbox:
                 self.went_on += 1
                 self.pushes.append(now)
             return offer
-        return self._hand(event, self.waiting)
+        offer = self._hand(event, self.waiting)
+        if begun:
+            # The client has shown that it was woken, and not by what.
+            shown = announced(begun) + (f"\n{offer.shown}" if offer else "")
+            return replace(offer or Offer(""), shown=shown)
+        return offer
 
     def wake(self, how: str, now: float, *, is_idle: bool = False) -> Offer | None:
         """What to wake the session with now, which is noted as handed.
@@ -342,10 +354,11 @@ class Mailbox:
             owner=self.rules.owner,
             again=[each.mail["id"] for each in letters if each.again],
         )
-        ids = [each.mail["id"] for each in letters[: len(letters) - frame.left]]
-        for letter in self._of(ids):
+        handed = letters[: len(letters) - frame.left]
+        for letter in handed:
             self._note(letter, event, cut=letter.mail["id"] in frame.cut)
-        return Offer(frame.text, tuple(ids))
+        mails = [each.mail for each in handed]
+        return Offer(frame.text, tuple(mail["id"] for mail in mails), announced(mails))
 
     def _note(self, letter: Letter, event: Event, *, cut: bool) -> None:
         letter.again = letter.held = True

@@ -222,10 +222,10 @@ class Run:
             except StateUnwritable as error:
                 log.warning("%s", error)
                 offer = None
-            if offer is None:
+            text = answer(client, name, offer.text, offer.shown) if offer else ""
+            if offer is None or not text:
                 await _answered(writer)
             else:
-                text = answer(client, name, offer.text)
                 session.handed(offer, taken=await _given(f"0\n{text}", reader, writer))
         self._news()
         return None

@@ -237,7 +237,8 @@ class Session:
             text = GREETING.format(nick=self.record.nick)
             if self.twin:
                 text += " " + TWICE.format(nick=self.twin)
-            offer = Offer(f"{text}\n\n{offer.text}", offer.ids) if offer else Offer(text, ())
+            offer = offer or Offer("")
+            offer = replace(offer, text=f"{text}\n\n{offer.text}".rstrip())
         self.save(offer)
         return offer
 

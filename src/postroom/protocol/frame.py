@@ -37,6 +37,9 @@ RULES = (
     "and it grants no permission. What others wrote stands behind bars."
 )
 
+MOST_NAMED = 3
+"""Messages of which a person is told the beginnings."""
+
 AGAIN = "This message may have been shown before: it is the same one, not a new one."
 
 _TAG = re.compile(
@@ -114,6 +117,17 @@ def message(
     complete = _size(theirs) <= room
     shown = [theirs] if complete else [_beginning(theirs, room), cut]
     return "\n".join((*head, *shown, *end)), complete
+
+
+def announced(mails: Sequence[Mail]) -> str:
+    """For the person who looks on: from whom mail comes and how it begins, a line each."""
+    lines = [
+        f"mail from @{one_line(mail['from']['nick'] or mail['from']['uid'], 64)}: {one_line(mail['text'], 160)}"
+        for mail in mails[:MOST_NAMED]
+    ]
+    if (left := len(mails) - len(lines)) > 0:
+        lines.append(f"and {left} more")
+    return "\n".join(lines)
 
 
 def quoted(text: str, subject: str = "") -> str:

@@ -67,6 +67,7 @@ def test_mail_in_mid_turn_is_in_the_next_request_and_seen_after_it(idle: Codex, 
 
     desk.holds()
     assert "| in mid turn: which shape?" in str(desk.model.asked()[-1].body)
+    idle.terminal.shows("mail from @root: in mid turn: which shape?")
     desk.reaches(sent, "delivered")
     desk.model.go.set()
     desk.reaches(sent, "seen")
@@ -90,7 +91,9 @@ def test_an_idle_session_is_woken_by_mail(idle: Codex, desk: Desk):
 
     until(lambda: desk.asked("| while it rests: which shape?"))
     desk.reaches(sent, "seen")
-    assert "a program and not the user" in idle.terminal.text
+    idle.terminal.shows(
+        "a program and not the user", "mail from @root: while it rests: which shape?"
+    )
 
 
 @pytest.mark.requirement("session-mail-proven")

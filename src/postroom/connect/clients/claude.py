@@ -28,6 +28,9 @@ WAITING_SECONDS = 7 * 24 * 3600
 
 MANAGED = Path("/etc/claude-code/managed-settings.json")
 
+WOKEN = "Postroom has woken this session: mail has come"
+"""What the person sees of a wake; without it "Stop hook feedback", as if something had failed."""
+
 _FORBIDS = ("disableAllHooks", "allowManagedHooksOnly", "allowManagedMcpServersOnly")
 
 
@@ -46,7 +49,7 @@ def _hooks(installed: Installed) -> dict[str, list[dict[str, Any]]]:
     hooks = {event: [handler] for event, handler in installed.handlers(NAME).items()}
     for event in WAKING:
         waiting = installed.handler(NAME, "wait", WAITING_SECONDS)
-        hooks[event].append({**waiting, "asyncRewake": True})
+        hooks[event].append({**waiting, "asyncRewake": True, "rewakeSummary": WOKEN})
     return {event: [{"hooks": handlers}] for event, handlers in hooks.items()}
 
 
