@@ -173,7 +173,7 @@ def test_disconnect_takes_all_homes_back_and_says_what_the_client_has_added(
     said = postroom("disconnect", "codex")
 
     assert said.status == 0
-    assert "Codex's own, and stays" in said.out
+    assert 'Codex keeps its own entries [hooks.state."…"]' in said.out
     assert config.read_text() == "# mine\n" + trust
     assert not (home / "second").exists()
     assert not places.hook().exists()
@@ -246,6 +246,26 @@ def test_doctor_says_whether_files_are_as_they_were_written(
 
 
 @pytest.mark.requirement("connect-doctor-tells")
+def test_doctor_says_that_sessions_stayed_where_the_person_has_left(
+    postroom: Run,
+    standin: Standin,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    postroom("connect", "claude", "--yes")
+    assert [one["state"] for one in findings(postroom)["connect", "post room"]] == ["ok"]
+    save(Logins({"box": Login("box", "https://box.example:4281", "k", kind="human")}, "box"))
+
+    monkeypatch.setenv("POSTROOM_URL", "box")
+    monkeypatch.delenv("POSTROOM_STATE", raising=False)
+    assert run(["doctor", "connect", "--json"]) == 0
+    where, other = json.loads(capfd.readouterr().out)["findings"][:2]
+
+    assert (where["state"], other["state"]) == ("ok", "note")
+    assert "login box" in other["detail"]
+
+
+@pytest.mark.requirement("connect-doctor-tells")
 @pytest.mark.parametrize("broken", ["gone", "of another version"])
 def test_doctor_looks_at_the_file_that_hooks_run(
     postroom: Run, standin: Standin, broken: str
@@ -299,6 +319,9 @@ def test_doctor_names_a_version_that_nobody_has_tried(
 def test_in_a_terminal_the_person_is_asked(home: Path, tmp_path: Path, answer: str) -> None:
     with Terminal("connect", "gemini", "--state", str(tmp_path)) as terminal:
         terminal.read_until("Write this into")
+        lines = [line for line in terminal.plain.splitlines() if line.startswith("  +")]
+        assert max(map(len, lines)) <= 80
+        assert "All of it: postroom connect gemini --print" in terminal.plain
         assert everything(home) == {}
         terminal.type(f"{answer}\n")
         assert terminal.ended() == (0 if answer == "y" else 130)

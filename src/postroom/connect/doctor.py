@@ -16,12 +16,18 @@ from postroom.templates.programs import Machine, find
 from postroom_a2a.times import format_time
 
 
-def findings(machine: Machine) -> list[Finding]:
-    """The post room, `postroom connect run`, and all homes of all clients that are installed or connected."""
+def findings(machine: Machine, chosen: places.Settings | None = None) -> list[Finding]:
+    """The post room, `postroom connect run`, and all homes of all clients that are installed or connected.
+
+    Args:
+        chosen: with the post room that the person's commands are for.
+    """
     settings = places.read_settings()
+    if chosen is not None and not writing.receipts():
+        settings = chosen
     installed = Installed(places.hook(), settings.approvals)
     status = asking.status()
-    found = [_post_room(settings), _run(status)]
+    found = [_post_room(settings), *_elsewhere(settings, chosen), _run(status)]
     if writing.receipts():
         found.append(_hook(installed.hook))
     for client in CLIENTS.values():
@@ -50,6 +56,17 @@ def _post_room(settings: places.Settings) -> Finding:
     except PostroomError as error:
         return Finding("connect", "post room", MISSING, error.message, error.remedy)
     return Finding("connect", "post room", OK, f"the sessions' post room is at {where}")
+
+
+def _elsewhere(settings: places.Settings, chosen: places.Settings | None) -> Iterator[Finding]:
+    """The person has logged in somewhere else since: sessions stay where they were connected."""
+    if chosen is None or settings.room == chosen.room:
+        return
+    detail = "your commands are for another one than the sessions"
+    if chosen.login:
+        detail += f": login {chosen.login}"
+    remedy = "postroom connect CLIENT: the sessions then go where your commands do"
+    yield Finding("connect", "post room", NOTE, detail, remedy)
 
 
 def _run(status: Mapping[str, Any]) -> Finding:

@@ -121,6 +121,11 @@ class Settings:
     headless: bool = False
     approvals: tuple[str, ...] = ()
 
+    @property
+    def room(self) -> tuple[str, str, str]:
+        """Which post room it is."""
+        return self.login, self.state, self.org
+
     def place(self) -> Locate:
         """What finds the post room, with the person's key; it raises NotRunning, NotFound or EnvironmentFault."""
 

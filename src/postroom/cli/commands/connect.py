@@ -18,7 +18,7 @@ from postroom.cli.options import (
     state_folder,
     state_option,
 )
-from postroom.cli.output import print_json, print_table
+from postroom.cli.output import print_json, print_table, terminal_width
 from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError
 from postroom.lines.text import Cell
 from postroom_a2a.text import one_line, printable
@@ -125,7 +125,7 @@ def command(
 
     said = {"wake_from": wake_from, "mute": mute, "headless": headless}
     chosen = {name: value for name, value in said.items() if value is not None}
-    settings = replace(_post_room(places.read_settings()), **chosen)
+    settings = replace(with_post_room(places.read_settings()), **chosen)
     if approvals is not None:
         settings = replace(settings, approvals=_asking(settings, client, on=approvals))
     installed = Installed(places.hook(), settings.approvals)
@@ -173,8 +173,12 @@ def _asking(settings: Settings, client: str, *, on: bool) -> tuple[str, ...]:
     return tuple(sorted(others | {client} if on else others))
 
 
-def _post_room(settings: Settings) -> Settings:
-    """The settings with the post room that this command is for."""
+def with_post_room(settings: Settings) -> Settings:
+    """The settings with the post room that this command is for.
+
+    Raises:
+        InvalidInput: it is the login of a program.
+    """
     from postroom.settings import default_state
 
     login = chosen_login()
@@ -211,12 +215,14 @@ def _connect(client: Client, installed: Installed, settings: Settings, how: _How
             raise
         click.echo(f"{one_line(error.message)}; what has to be in the files:", err=True)
         steps = [writing.Step(part.path, None, part.edit.put(None)) for part in parts]
-    for step in () if how.as_json else steps:
-        _show(step)
+    width = None if how.printing else terminal_width()
+    cut = [_show(step, width) for step in (() if how.as_json else steps)]
     if how.as_json and how.printing:
         print_json(_record(client, home, steps))
     if how.printing:
         return
+    if any(cut):
+        click.echo(f"Long lines are cut here. All of it: postroom connect {client.name} --print")
     if steps and not how.yes:
         _ask(f"Write this into {one_line(str(home))}?")
     writing.write(parts, receipt)
@@ -261,8 +267,11 @@ def _ask(question: str) -> None:
         raise click.Abort
 
 
-def _show(step: Step) -> None:
-    """Print a change as a comparison of lines."""
+def _show(step: Step, width: int | None) -> bool:
+    """Print a change as a comparison of lines, each cut to so many columns; whether one was cut."""
+    from postroom.cli.status_lines import cut_line
+
+    cut = False
     what = "new file" if step.old is None else "change of"
     click.echo(click.style(f"{what} {one_line(str(step.path))}", bold=True))
     old, new = (
@@ -271,7 +280,11 @@ def _show(step: Step) -> None:
     for line in list(difflib.unified_diff(old, new, n=1, lineterm=""))[2:]:
         if not line.startswith("@@"):
             colour = {"+": "green", "-": "red"}.get(line[0])
-            click.echo(click.style(f"  {printable(line)}", fg=colour))
+            whole = f"  {printable(line)}"
+            shown = whole if width is None else cut_line(whole, width)
+            cut = cut or shown != whole
+            click.echo(click.style(shown, fg=colour))
+    return cut
 
 
 def _say_room(settings: Settings) -> None:
@@ -374,4 +387,6 @@ def _say_undone(client: Client, homes: Sequence[Path], undone: Sequence[Undone])
         return
     for home in homes:
         for name in client.adds(home):
-            click.echo(one_line(f"{name} is {client.title}'s own, and stays"))
+            click.echo(one_line(f"{client.title} keeps its own {name}"))
+    for each in client.afterwards:
+        click.echo(f"  {each}")

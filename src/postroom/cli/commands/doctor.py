@@ -10,7 +10,7 @@ import click
 from postroom.cli.declaring import answers
 from postroom.cli.options import chosen_login, state_folder
 from postroom.cli.output import print_json
-from postroom.errors import EnvironmentFault, exit_code
+from postroom.errors import EnvironmentFault, PostroomError, exit_code
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -43,10 +43,16 @@ def command(template: str, verbose: bool, as_json: bool) -> int:
 
 
 def _connected() -> list[Finding]:
+    from postroom.cli.commands.connect import with_post_room
+    from postroom.connect import places
     from postroom.connect.doctor import findings
     from postroom.templates.programs import Machine
 
-    return findings(Machine.here())
+    try:
+        chosen = with_post_room(places.read_settings())
+    except PostroomError:
+        chosen = None  # no login of a person
+    return findings(Machine.here(), chosen)
 
 
 def _findings(template: str) -> list[Finding]:

@@ -98,6 +98,7 @@ class Client:
         steps: what the person does next, a sentence each.
         asks: what becomes of its own question while a permission is asked for elsewhere; "" where none can be.
         remarks: what of its settings hinders or helps.
+        afterwards: what the person does after `disconnect`, a sentence each.
         adds: what the client itself adds to its files for ours, by the home.
     """
 
@@ -109,6 +110,7 @@ class Client:
     parts: Callable[[Path, Installed], list[Part]]
     steps: tuple[str, ...]
     remarks: Callable[[Home], list[Remark]]
+    afterwards: tuple[str, ...] = ()
     adds: Callable[[Path], Sequence[str]] = lambda _: ()
     asks: str = ""
 

@@ -81,4 +81,7 @@ CLAUDE = Client(
     steps=("Start Claude Code anew, or type /reload-plugins in a session that is open.",),
     remarks=_remarks,
     asks="Claude Code shows its own question at once, and the first answer counts.",
+    afterwards=(
+        "A session that is open says that the plugin is gone: /reload-plugins there, or start it anew.",
+    ),
 )

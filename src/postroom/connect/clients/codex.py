@@ -57,8 +57,10 @@ def _adds(home: Path) -> Sequence[str]:
     """The entries by which Codex remembers that a person has approved hooks of its `hooks.json`."""
     state = toml_text.table(_said(home / "config.toml"), ("hooks", "state"))
     file = str(home / "hooks.json")
-    names = [name for name in state or () if name.startswith(f"{file}:")]
-    return [f'[hooks.state."{name}"] in {home / "config.toml"}' for name in names]
+    count = sum(name.startswith(f"{file}:") for name in state or ())
+    return (
+        [f'entries [hooks.state."…"] in {home / "config.toml"}, {count} of them'] if count else []
+    )
 
 
 def _said(path: Path) -> dict[str, object]:
