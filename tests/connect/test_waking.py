@@ -142,8 +142,12 @@ def test_codex_is_woken_by_its_queue_without_the_mail_on_a_command_line(mine: Co
         os.kill(terminal, signal.SIGKILL)
         until(lambda: gone(terminal))
     arrived(mine, f"@{nick}", "with no terminal it would act unseen")
-    app.run("PreToolUse", agent_id="an event that changes nothing")
+    until(lambda: mine.sessions()[nick]["state"] == "gone")
+    with mine.room.client() as client:
+        until(lambda: client.session(f"@{nick}")["state"] == "gone")
     assert not (home / "queued").exists()
+    assert "| with no terminal it would act unseen" in app.prompt("t3")
+    assert mine.sessions()[nick]["state"] == "busy"
 
 
 def test_gemini_is_not_woken_and_has_its_mail_at_its_next_prompt(mine: Connected):

@@ -131,6 +131,8 @@ class Run:
             return False
         way = waking.way_of(session)
         if way is None:
+            if session.record.client == "codex" and not box.busy:
+                session.gone()  # its terminal was closed, and its senders are to know
             return False  # a hook that begins to wait says so
         idle = box.busy and waking.is_idle(session)
         if (idle or not box.busy) and not session.waking and self.registry.background:

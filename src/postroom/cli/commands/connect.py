@@ -281,7 +281,7 @@ def _show(step: Step, width: int | None) -> bool:
         if not line.startswith("@@"):
             colour = {"+": "green", "-": "red"}.get(line[0])
             whole = f"  {printable(line)}"
-            shown = whole if width is None else cut_line(whole, width)
+            shown = whole if width is None or len(whole) <= width else cut_line(whole, width)
             cut = cut or shown != whole
             click.echo(click.style(shown, fg=colour))
     return cut
