@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+
 import pytest
 
 from postroom.protocol.frame import AGAIN
