@@ -1,4 +1,4 @@
-"""What Claude Code asks its person in a terminal, answered there or elsewhere: the first answer counts."""
+"""What Claude Code and Codex ask their person in a terminal, answered there or elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.connect.clients.desk import Claude, Desk
+from tests.connect.clients.desk import Claude, Codex, Desk
 from tests.connect.clients.terminal import ENTER
 from tests.connect.conftest import until
 from tests.e2e.conftest import PostRoom
@@ -17,13 +17,14 @@ from tests.fakes.model.server import FakeModel
 pytestmark = pytest.mark.timeout(900)
 
 PIN = "2846"
+ANSWERS = {"allowed": "Accepted: message", "denied": "not that one"}
 QUESTION = "Do you want to proceed?"
 
 
 class Asking(Claude):
     """Claude Code that asks before it runs a command."""
 
-    permissions: Mapping[str, Any] = {"defaultMode": "default"}
+    permissions: Mapping[str, Any] = {"defaultMode": "default", "disableAutoMode": "disable"}
 
 
 @pytest.fixture(scope="module")
@@ -46,17 +47,17 @@ def claude(desk: Desk) -> Asking:
     return Asking(desk, desk.project("app"))
 
 
-def asked(desk: Desk, command: str, state: str = "pending") -> dict[str, Any]:
-    """The approval of a command, once it stands so."""
+def asked(
+    desk: Desk, said: str, state: str = "pending", *, field: str = "command"
+) -> dict[str, Any]:
+    """The approval that has a text as its input, once it stands so."""
 
     def found() -> dict[str, Any]:
         with desk.room.client() as client:
             rows: list[dict[str, Any]] = [dict(row) for row in client.approvals(state="all")]
-        return next(
-            (r for r in rows if (r["input"].get("command"), r["state"]) == (command, state)), {}
-        )
+        return next((r for r in rows if (r["input"].get(field), r["state"]) == (said, state)), {})
 
-    return until(found, f"{command} is not {state}")
+    return until(found, f"{said} is not {state}")
 
 
 def decide(desk: Desk, row: dict[str, Any], decision: str, reason: str = "") -> None:
@@ -84,3 +85,26 @@ def test_what_claude_code_asks_is_answered_elsewhere_or_at_its_terminal(claude: 
     claude.press_until(ENTER, (claude.folder / "here").exists)
     row = asked(desk, "touch here", "withdrawn")
     assert row["answer"]["reason"] == "answered at the terminal"
+
+
+def test_codex_shows_its_own_question_only_without_an_answer_from_elsewhere(desk: Desk):
+    folder = desk.project("site")
+    desk.set_up_codex(folder)
+    config = desk.home / ".codex" / "config.toml"
+    asks = config.read_text().replace('"never"', '"on-request"')
+    config.write_text(asks.replace("danger-full-access", "read-only"))
+    assert "only when nobody has answered there" in desk.connect("codex", "--approvals")
+    codex = Codex(desk, folder)
+    codex.begin("SAY:[hello]")
+    while "a2a_send_message" not in str(desk.model.asked()[-1].body):  # its server begins meanwhile
+        codex.turn("SAY:[hello]")
+
+    for text, decision in (("one", "allowed"), ("two", "denied")):
+        given = f'{{"to": "{desk.person}", "text": "{text}"}}'
+        codex.say(f"CALL:[a2a_send_message]=[{given}] SAY:[well]")
+        row = asked(desk, text, field="text")
+        codex.terminal.shows("Running hook")
+        decide(desk, row, decision, "not that one")
+        codex.until(lambda answer=decision: desk.asked(ANSWERS[answer]), "the model is not told")
+        codex.idle()
+    assert set(desk.inbox()) == {"one"}
