@@ -70,6 +70,7 @@ WORK: dict[str, tuple[str, ...]] = {
     "silent-tasks": (DATABASE,),
     "spans": (DATABASE,),
     "stale": (DATABASE,),
+    "task-news": (DATABASE,),
     TELLING: (),
     "uses-of-keys": (DATABASE, DISK),
     "workspaces": (DATABASE,),
@@ -80,7 +81,9 @@ MACHINE = {
     "certificate": "tests/control/test_certificate.py",
     "compile": "ends by itself; a read-only installation stays as it is: tests/control/test_compiled.py",
     "disk": "below",
+    "feed": "of `connect run`: tests/connect/test_run.py",
     "gateway": "below",
+    "waking": "of `connect run`: tests/connect/test_waking.py",
 }
 """The work of the machine that only some post rooms have: where it is broken."""
 
