@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -312,7 +312,12 @@ class Client(RuleBasedStateMachine):
 
 
 TestClient = pytest.mark.requirement("session-mail-proven")(Client.TestCase)
-TestClient.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestClient.settings = settings(
+    max_examples=200,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],  # of a busy machine
+)
 
 
 # ── single rules ──
