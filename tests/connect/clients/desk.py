@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from tests.agents import hand_installed
 from tests.agents.programs import CLAUDE, CODEX, NODE, installed
-from tests.connect.clients.terminal import DOWN, ENTER, Terminal
+from tests.connect.clients.terminal import DOWN, ENTER, ERASE, Terminal
 from tests.connect.conftest import Connected
 from tests.e2e.conftest import DEADLINE, PostRoom, gone, until
 from tests.fakes.model.server import FakeModel, Request
@@ -154,7 +154,12 @@ class Window:
     def say(self, text: str) -> None:
         """A prompt of the person: it is typed, and Enter is pressed until it has left the line."""
         words = "".join(text.split())
+        # A key right after Esc is taken as one with Alt: then it is typed again.
         self.terminal.press(text)
+        with suppress(AssertionError):
+            until(lambda: words in self.line, deadline=5)
+        if words not in self.line:
+            self.terminal.press(f"{ERASE}{text}")
         self.until(lambda: words in self.line, f"{text!r} is not in the line")
         self.press_until(ENTER, lambda: words not in self.line)
 
