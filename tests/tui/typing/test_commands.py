@@ -21,12 +21,14 @@ BY_ITSELF = """
 
 FOR_PROGRAMS = """
     agents.card agents.keys announcements.list announcements.stream approvals.pending blobs.head blobs.post
-    events.report inbox.acknowledge metrics.read pushes.keys reports.artifact reports.status room.livez
-    room.openapi terminals.printed terminals.typed workers.card
+    claims.offer events.report inbox.acknowledge metrics.read pushes.keys reports.artifact reports.status room.livez
+    room.openapi sessions.ask sessions.asked sessions.end sessions.list sessions.note sessions.register sessions.show
+    sessions.stream sessions.withdraw terminals.printed terminals.typed workers.card
 """
 
 IN_A_SHELL = """
-    agents.add agents.add_remote agents.remove agents.set_card agents.show_remote announcements.announce approvals.pin
+    agents.add agents.add_remote agents.remove agents.rename agents.set_card agents.show_remote
+    announcements.announce approvals.pin claims.claim
     approvals.set_pin audit.read backup.create blobs.get blobs.list blobs.remove credentials.remove deadletters.drop
     deadletters.list deadletters.requeue deadletters.show keys.create keys.list keys.revoke keys.rotate openings.close
     openings.list openings.open orgs.create orgs.list orgs.remove people.add people.list people.remove pushes.again
