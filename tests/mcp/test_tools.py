@@ -64,8 +64,10 @@ def test_a_tool_takes_fields_that_its_operation_has(tool: Tool):
     assert not set(tool.own) & (known.keys() - {"wait"})
     assert getattr(Calls, f"_{tool.name}")
     assert hasattr(WorkerCalls, f"_{tool.name}") is tool.usual
-    for field, values in tool.among.items():
-        assert set(values) == {each for each in literal(tool.operation, field) if each}
+    for name, shown in tool.schema["properties"].items():
+        if "enum" in shown and name not in tool.own:
+            field = tool.called.get(name, name)
+            assert set(shown["enum"]) == {each for each in literal(tool.operation, field) if each}
 
 
 def literal(operation: str, field: str) -> tuple[Any, ...]:
@@ -88,7 +90,8 @@ def test_no_argument_takes_a_key_or_a_secret():
 
 
 def test_each_state_that_a_worker_may_report_has_its_verb():
-    assert set(REPORTS) == set(TOOLS["a2a_report_task"].among["state"])
+    shown = TOOLS["a2a_report_task"].schema["properties"]["state"]
+    assert set(REPORTS) == set(shown["enum"])
 
 
 @pytest.mark.parametrize(

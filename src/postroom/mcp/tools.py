@@ -51,7 +51,6 @@ class Tool(NamedTuple):
         fields: those of the operation that it takes, each with our words for it, "" for those of the table.
         called: names of arguments that are not those of their fields.
         required: arguments that have to be given, beside those that the operation requires.
-        among: values that a field may have, as the operation has them.
         own: arguments that no operation has.
         also: further operations that it asks for.
         looks: it changes nothing, but for receipts.
@@ -65,7 +64,6 @@ class Tool(NamedTuple):
     fields: Mapping[str, str] = NOTHING
     called: Mapping[str, str] = NOTHING
     required: tuple[str, ...] = ()
-    among: Mapping[str, tuple[str, ...]] = NOTHING
     own: Mapping[str, Own] = NOTHING
     also: tuple[str, ...] = ()
     looks: bool = False
@@ -97,10 +95,10 @@ class Tool(NamedTuple):
 
     def _properties(self) -> Iterator[tuple[str, dict[str, Any]]]:
         named = {field: argument for argument, field in self.called.items()}
-        known = fields_of(self.operation)
+        known, choices = fields_of(self.operation), _row(self.operation).get("choices", {})
         for field, words in self.fields.items():
             kind, help_ = known[field]
-            values = {"enum": list(self.among[field])} if field in self.among else {}
+            values = {"enum": list(choices[field])} if field in choices else {}
             told = {"description": words or help_} if words or help_ else {}
             yield named.get(field, field), {"type": _TYPES[kind], **values, **told}
         for name, own in self.own.items():
@@ -203,7 +201,6 @@ _TOOLS = (
             "text": "Only those whose card has this.",
             "kind": "",
         },
-        among={"kind": ("human", "worker", "external", "service")},
         looks=True,
     ),
     Tool(
@@ -242,17 +239,6 @@ _TOOLS = (
         "failed. With an artifact the text is a result under that name.",
         "reports.status",
         {"task": _TASK, "state": "", "text": "What you say with it, or the result."},
-        among={
-            "state": (
-                "working",
-                "input-required",
-                "auth-required",
-                "completed",
-                "failed",
-                "canceled",
-                "rejected",
-            )
-        },
         own={"artifact": Own("string", "Name of the result that the text is.")},
         also=("reports.artifact",),
     ),
