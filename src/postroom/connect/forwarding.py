@@ -20,6 +20,7 @@ from postroom.connect.session import Session
 from postroom.errors import PostroomError, ProtocolViolation, StateUnwritable
 from postroom.observe import get_logger
 from postroom.protocol.frame import AGAIN
+from postroom.protocol.handover import CALLER, MESSAGES, OWN_RECEIPTS
 from postroom_a2a.text import one_line
 
 log = get_logger(__name__)
@@ -38,9 +39,6 @@ AT_ONCE = 16
 
 OF_NOBODY = frozenset({"initialize", "server/discover", "tools/list", "ping"})
 """Methods whose answer is the same for everybody: before a session has an address, `run` asks in its person's name."""
-
-MESSAGES = "postroom/messages"
-"""In the `_meta` of a result: ids of the messages that are in it from beginning to end."""
 
 SESSION = "postroom_session"
 """Argument of a tool call: the conversation, from a client whose server does not know it."""
@@ -221,7 +219,7 @@ class _Link:
         headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
-            "Postroom-Receipts": "caller",
+            OWN_RECEIPTS: CALLER,
         }
         params = _inside(message, "params")
         version = _inside(params, "_meta").get(VERSION)

@@ -31,6 +31,7 @@ from postroom.mcp.calls import Calls, Handed, Room, Transport, Unknown, Waits
 from postroom.mcp.said import fault
 from postroom.mcp.tools import INSTRUCTIONS, offered
 from postroom.observe import get_logger
+from postroom.protocol.handover import MESSAGES
 from postroom_a2a.text import one_line, printable
 
 Scope = MutableMapping[str, Any]
@@ -42,9 +43,6 @@ CALLS = "postroom.calls"
 
 HANDED = "postroom.handed"
 """Scope key: ids of messages that are in the result of the request from beginning to end."""
-
-MESSAGES = "postroom/messages"
-"""In the `_meta` of a result: the same ids, for a caller that gives receipts itself."""
 
 WHICH = "tools"
 """Field of the query that says which tools the caller wants."""

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 _BY = "by "
 
+OWN_RECEIPTS, CALLER = "Postroom-Receipts", "caller"
+"""Header of a request to `/mcp`, and its value: the sender itself says what it has read."""
+
+MESSAGES = "postroom/messages"
+"""In the `_meta` of a tool's result: ids of the messages that are in it from beginning to end, for such a sender."""
+
 
 def as_reason(how: str) -> str:
     """The reason of a receipt that says how a message was delivered; "" for one that does not."""

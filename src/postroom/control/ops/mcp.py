@@ -21,6 +21,7 @@ from postroom.control.within import Within
 from postroom.errors import PostroomError
 from postroom.mcp.tools import HOW
 from postroom.observe import get_logger
+from postroom.protocol.handover import CALLER, OWN_RECEIPTS
 from postroom.protocol.principal import Principal
 from postroom_a2a import strict_json
 
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from postroom.mcp.calls import Calls
     from postroom.mcp.server import McpServer
 
-OWN_RECEIPTS = b"postroom-receipts"
-"""Header: with the value `caller` its sender says itself what it has read."""
+_BY_CALLER = (OWN_RECEIPTS.lower().encode(), CALLER.encode())
 
 
 log = get_logger(__name__)
@@ -57,7 +57,7 @@ async def call(parts: Parts, body: dict[str, Any], request: Request, me: Princip
     calls = server.calls(
         Within(parts.installation.router, scope),
         lambda: _ends_with_caller(scope),
-        None if (OWN_RECEIPTS, b"caller") in scope["headers"] else handed,
+        None if _BY_CALLER in scope["headers"] else handed,
         owner=session.owner if session is not None else "",
     )
     turn = _turns.setdefault(me.uid, asyncio.Lock())
