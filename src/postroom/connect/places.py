@@ -28,6 +28,7 @@ from postroom.client import logins
 from postroom.client.locate import ServerAddress, locate, read_private
 from postroom.client.rules import Locate
 from postroom.errors import EnvironmentFault, StateUnwritable
+from postroom.identity import privatefile
 
 HOOK, SOCKET, LOCK, LOG, JOURNAL = "hook", "run.sock", "run.lock", "run.log", "sessions.db"
 BEGUN = "run.begun"
@@ -95,7 +96,8 @@ def write_hook() -> Path:
             return path
     except (OSError, UnicodeDecodeError):
         pass  # it is written anew
-    _write(path, content, 0o700)
+    privatefile.write_private(path, content.encode())
+    path.chmod(0o700)
     return path
 
 
@@ -161,19 +163,8 @@ def read_settings() -> Settings:
 
 def write_settings(settings: Settings) -> None:
     """Keep what the person has chosen; raises StateUnwritable."""
-    _write(folder() / SETTINGS, json.dumps(asdict(settings), indent=1), 0o600)
-
-
-def _write(path: Path, content: str, mode: int) -> None:
-    """Write a file, whole or not at all; raises StateUnwritable."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-            file.write(content)
-        fresh.replace(path)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise StateUnwritable(f"cannot write {path}: {error.strerror}") from error
+    content = json.dumps(asdict(settings), indent=1)
+    privatefile.write_private(folder() / SETTINGS, content.encode())
 
 
 def _usual() -> Path:

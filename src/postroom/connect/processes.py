@@ -21,11 +21,8 @@ _RUNS = {
 
 def began(pid: int) -> str:
     """What tells a process from a later one with its id; "" where it has gone, or the system does not say."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return ""
-    return stat.rpartition(")")[2].split()[19]
+    fields = _fields(pid)
+    return fields[19] if fields else ""
 
 
 def alive(pid: int, since: str = "") -> bool:
@@ -68,11 +65,17 @@ def has_terminal(pid: int, name: str, folder: str) -> bool:
 
 def _terminal(pid: int) -> bool | None:
     """Whether a process has a controlling terminal; None where the system does not say."""
+    fields = _fields(pid)
+    return fields[4] != "0" if fields else None
+
+
+def _fields(pid: int) -> list[str]:
+    """What the system says of a process behind its name (proc_pid_stat(5)); empty where it says nothing."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
-        return None
-    return stat.rpartition(")")[2].split()[4] != "0"
+        return []
+    return stat.rpartition(")")[2].split()
 
 
 def when_gone(pid: int, call: Callable[[], None]) -> Callable[[], None]:
