@@ -19,6 +19,7 @@ The tree says whose fault it is, so that a caller can decide without reading tex
     │   │   └── AlreadyRunning
     │   ├── Forbidden
     │   │   ├── Unauthorized
+    │   │   ├── NotLetIn
     │   │   ├── PinRequired
     │   │   ├── PinWrong
     │   │   └── AddressRefused
@@ -112,6 +113,7 @@ __all__ = [
     "NameTaken",
     "NoResponders",
     "NotFound",
+    "NotLetIn",
     "NotRunning",
     "NotShownYet",
     "PeerError",
@@ -173,6 +175,12 @@ class AlreadyRunning(Conflict):
     """It runs already."""
 
     code = "already-running"
+
+
+class NotLetIn(Forbidden):
+    """There is no such agent, or it has not let the caller in: which of both, nobody is told."""
+
+    code = "not-let-in"
 
 
 class PinRequired(Forbidden):

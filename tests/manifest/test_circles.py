@@ -23,11 +23,11 @@ def test_modules_import_each_other_in_few_small_circles() -> None:
     assert max(map(len, found), default=0) <= LARGEST, found
 
 
-LONG = {"protocol/shapes.py": 1050, "protocol/verbs.py": 662}
+LONG = {"store/schema.py": 740, "protocol/shapes.py": 1050, "protocol/verbs.py": 662}
 """Modules over 600 lines: tables, which are looked up and not read."""
 
 
-def test_no_module_but_two_tables_is_over_600_lines() -> None:
+def test_no_module_but_three_tables_is_over_600_lines() -> None:
     sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "a2a" / "src").rglob("*.py")]
     lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in sources}
     named = {"/".join(file.parts[-2:]): found for file, found in lines.items() if found > 600}

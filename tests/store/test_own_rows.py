@@ -18,13 +18,14 @@ from postroom.errors import Conflict
 from postroom.store import copying
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
+from postroom.store.grants import Admission, GrantRequestRow, GrantRow
 from postroom.store.keys import ApiKey, Opening
 from postroom.store.migrate import migrate
 from postroom.store.ports import Place
 from postroom.store.postgres.connection import Address
 from postroom.store.postgres.place import PostgresPlace
-from postroom.store.schema import ACCOUNTS, agent_cards, agents
-from postroom.store.session import upsert
+from postroom.store.schema import ACCOUNTS, agent_cards, agents, invites
+from postroom.store.session import insert_new, upsert
 from postroom.store.sessions import SessionRow
 from postroom.store.sqlite import SQLitePlace
 from postroom.store.workers import WorkerRecord
@@ -90,6 +91,10 @@ def fill(store: Store, agent: Agent) -> None:
     store.sessions.add(
         SessionRow(agent.uid, agent.uid, "claude", "key", "/srv", "", "", "idle", 1.0, 1.0)
     )
+    store.grants.put(GrantRow(f"grant of {agent.nick}", agent.uid, BOB.uid, "message", "", 1.0))
+    store.grants.ask(GrantRequestRow(f"ask {agent.nick}", agent.uid, BOB.uid, "message", "", 1.0))
+    store.grants.admit(Admission("open"))
+    store.session.run(PUT_INVITE, {"id": f"invite of {agent.nick}", **INVITE})
     store.session.run(PUT_CARD, {"uid": agent.uid, "card": agent.nick, "updated_at": 1.0})
 
 
@@ -97,6 +102,15 @@ def worker_of(agent: Agent) -> WorkerRecord:
     return WorkerRecord(agent.uid, "main", "", "", "", "running", f"token of {agent.nick}", 1.0)
 
 
+PUT_INVITE = insert_new(invites)
+INVITE = {
+    **dict.fromkeys(("sha256", "kind", "scopes", "made_by"), ""),
+    "uses": 1,
+    "tries": 0,
+    "made_at": 1.0,
+    "expires_at": 2.0,
+    "ended_at": None,
+}
 PUT_CARD = upsert(agent_cards, ["uid"], ["card", "updated_at"])
 
 

@@ -25,6 +25,7 @@ from postroom.control.http_listener import WorkerDialer
 from postroom.control.in_flight import InFlight
 from postroom.control.limits import Bounds, CallerLimits
 from postroom.control.org_router import OrgRouter
+from postroom.directory.grants import Decisions
 from postroom.errors import InvalidInput
 from postroom.gateway.credentials import Credentials, Refusals
 from postroom.gateway.http.egress import EgressProxy
@@ -67,6 +68,7 @@ class Installation:
         in_flight: the running requests of the API.
         grpc: where A2A over gRPC is served.
         pins: the PINs of each open organisation, with the operator's uid there.
+        decisions: who is let in, while it is acted on; shared, since grants cross organisations.
     """
 
     settings: Settings
@@ -84,6 +86,7 @@ class Installation:
     in_flight: InFlight = field(default_factory=InFlight)
     grpc: GrpcPlace = field(default_factory=GrpcPlace)
     pins: dict[str, tuple[Pins, str]] = field(default_factory=dict)
+    decisions: Decisions = field(default_factory=Decisions)
 
     @property
     def metrics(self) -> Metrics:

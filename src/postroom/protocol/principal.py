@@ -17,6 +17,7 @@ class Scope(StrEnum):
     `read`: one's own inbox, chats and tasks, the directory, cards, feeds, blobs that one may read.
     `send`: messages, posts, announcements, acknowledging, uploading blobs.
     `task`: delegating, canceling and answering one's own tasks, taking and updating tasks given to oneself.
+    `grant`: letting others in and taking that back, webhooks, keys of one's own, where a program does so by itself.
     `operate`: what is everybody's: workers, all mail and all tasks, dead letters, alerts, audit log, events.
     `admin`: keys, people, external agents, organisations, credentials, trust, retention, shutdown.
 
@@ -26,6 +27,7 @@ class Scope(StrEnum):
     READ = "read"
     SEND = "send"
     TASK = "task"
+    GRANT = "grant"
     OPERATE = "operate"
     ADMIN = "admin"
 

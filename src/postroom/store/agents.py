@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import and_, bindparam, delete, insert, or_, select, update
 
 from postroom.protocol import shapes
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.store.schema import agent_cards, agents, memberships, sessions
+from postroom.store.schema import EVERYWHERE, SET_ASIDE, agent_cards, agents, memberships, sessions
 from postroom.store.session import Session, among, prepared, upsert
 
 _ALL = prepared(select(agent_cards.c.uid, agent_cards.c.card))
@@ -78,6 +78,31 @@ _OUTSIDE = prepared(
 )
 _SEEN = prepared(update(agents).where(agents.c.uid == bindparam("who")))
 
+_own = select(agents.c.uid)
+_agents, _sessions = EVERYWHERE.agents, EVERYWHERE.sessions
+_either = (_agents.c.uid, _agents.c.owner, _sessions.c.owner)
+_RELATED = prepared(
+    select(_agents.c.uid, _agents.c.nick, _agents.c.org, _agents.c.kind)
+    .select_from(_agents.outerjoin(_sessions, _sessions.c.uid == _agents.c.uid))
+    .where(among(_agents.c.uid, "uids"))
+    .where(
+        select(EVERYWHERE.grants.c.id)
+        .where(
+            or_(
+                and_(
+                    EVERYWHERE.grants.c.granter.in_(_either),
+                    EVERYWHERE.grants.c.grantee.in_(_own),
+                ),
+                and_(
+                    EVERYWHERE.grants.c.grantee.in_(_either),
+                    EVERYWHERE.grants.c.granter.in_(_own),
+                ),
+            )
+        )
+        .exists()
+    )
+)
+
 
 class AgentStore:
     """Agents and the projects that they belong to."""
@@ -120,10 +145,23 @@ class AgentStore:
         wanted = set(uids)
         known = self.agents_by_uid(wanted)
         found = {uid: agent.party for uid, agent in known.items()}
+        if others := wanted - set(found) - {CONTROL_PLANE}:
+            found |= self.related(others)
         unknown = {uid: Party(uid, "", "unknown") for uid in wanted - set(found)}
         if CONTROL_PLANE in unknown:
             unknown[CONTROL_PLANE] = Party(CONTROL_PLANE, CONTROL_PLANE, "service")
         return found | unknown
+
+    def related(self, uids: Collection[str]) -> dict[str, Party]:
+        """Those of `uids` that are of other organisations and that a grant, also an ended one, ties to this one.
+
+        The nick of each is its address, `nick.org`. Of all others nothing is known here.
+        """
+        found = self._session.rows(_RELATED, uids=list(uids))
+        return {
+            uid: Party(uid, f"{nick}.{org.partition(SET_ASIDE)[0]}", kind)
+            for uid, nick, org, kind in found
+        }
 
     def all_agents(self, org: str, *, retired: bool = False) -> list[Agent]:
         """The agents of an organisation, by nick; with `retired` the retired ones too."""

@@ -28,6 +28,7 @@ from postroom.store.alerts import AlertStore
 from postroom.store.approvals import ApprovalStore
 from postroom.store.blobs import BlobStore
 from postroom.store.events import EventStore
+from postroom.store.grants import GrantStore
 from postroom.store.keys import CredentialStore, KeyStore, OpeningStore
 from postroom.store.messages import AnnouncementStore, MessageStore
 from postroom.store.pending import PendingStore
@@ -60,7 +61,7 @@ class Store:
     """One transaction or one consistent view, as the runner gives it to a piece of work (`store.database`).
 
     Attributes:
-        agents, blobs, cards, credentials, keys, openings, pushes, sessions, workers: identity, whose origin is here.
+        agents, blobs, cards, credentials, grants, keys, openings, pushes, sessions, workers: identity.
         alerts, announcements, approvals, events, messages, pending, records: folded from the log.
         tasks: folded from the log, as a projection of their own; perhaps in another database.
         task_tables: all rows of that database, None where tasks lie in SQL.
@@ -80,6 +81,7 @@ class Store:
         self.blobs = BlobStore(session)
         self.cards = CardStore(session)
         self.credentials = CredentialStore(session)
+        self.grants = GrantStore(session)
         self.keys = KeyStore(session)
         self.openings = OpeningStore(session)
         self.pushes = PushStore(session)

@@ -34,7 +34,7 @@ from sqlalchemy import Integer as AnyInteger
 
 from postroom.errors import EnvironmentFault
 
-REVISION = "0019"
+REVISION = "0023"
 """The migration that leads to exactly these tables (a test compares them)."""
 
 FIRST_REVISION = "0018"
@@ -111,6 +111,10 @@ agents = Table(
     Column("created_at", Float, nullable=False),
     Column("retired_at", Float),
     Column("seen_at", Float),  # its last call of the API, to the minute
+    Column("owner", Text, nullable=False, server_default=text("''")),  # uid of a person
+    Column("owner_email", Text, nullable=False, server_default=text("''")),  # its own word
+    Column("grants_only", Boolean, nullable=False, server_default=text("0")),
+    Column("joined", Text, nullable=False, server_default=text("''")),  # `invite`, `open`, or not
     Index("ix_agents_nick", "org", "nick", unique=True, sqlite_where=text("retired_at IS NULL")),
     Index(
         "ix_agents_skeleton",
@@ -216,6 +220,65 @@ sessions = Table(
     Index("ix_sessions_org_owner_client_key", "org", "owner", "client", "key", unique=True),
 )
 """The sessions that people have open in their own terminals, until they end."""
+
+grants = Table(
+    "grants",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("granter", Text, ForeignKey("agents.uid"), nullable=False),  # of this organisation
+    Column("grantee", Text, nullable=False),  # uid, of any organisation
+    Column("scopes", Text, nullable=False),  # names, separated by spaces
+    Column("made_by", Text, nullable=False),  # uid
+    Column("made_at", Float, nullable=False),
+    Column("expires_at", Float),
+    Column("revoked_at", Float),
+    _of_org(),
+    Index("ix_grants_granter", "granter", "grantee", unique=True),
+    Index("ix_grants_grantee", "grantee", "granter"),
+)
+"""Whom an agent, or for all of its own a person, has let in; one row a pair, kept when it ends."""
+
+grant_requests = Table(
+    "grant_requests",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("granter", Text, ForeignKey("agents.uid"), nullable=False),
+    Column("grantee", Text, nullable=False),  # who asks
+    Column("scopes", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("asked_at", Float, nullable=False),
+    Column("state", Text, nullable=False),  # `pending`, `allowed`, `denied`
+    Column("answered_by", Text, nullable=False, server_default=text("''")),  # uid
+    Column("answered_at", Float),
+    _of_org(),
+    Index("ix_grant_requests_granter", "granter", "grantee", unique=True),
+)
+"""Who asks to be let in; one row a pair."""
+
+invites = Table(
+    "invites",
+    metadata,
+    Column("id", Text, primary_key=True),  # in the link
+    Column("sha256", Text, nullable=False),  # of the code
+    Column("kind", Text, nullable=False),  # of the agent that joins
+    Column("scopes", Text, nullable=False),
+    Column("uses", Integer, nullable=False),  # uses
+    Column("tries", Integer, nullable=False, server_default=text("0")),  # wrong codes
+    Column("made_by", Text, nullable=False),  # uid
+    Column("made_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Column("ended_at", Float),
+    _of_org(),
+)
+
+admissions = Table(
+    "admissions",
+    metadata,
+    Column("org", Text, primary_key=True, default=OwnOrg()),
+    Column("registration", Text, nullable=False),  # `invite`, `open`, `closed`
+    Column("grants_only", Boolean, nullable=False),  # its agents, unless they have let somebody in
+)
+"""How agents come into an organisation; without a row by invite, and all of it write to one another."""
 
 # ── blobs: uploads and their readers; the log adds readers, once, and they stay ──────────────────────────────
 
@@ -497,7 +560,10 @@ cursors = Table(
     Column("seq", Integer, nullable=False),
 )
 
-ACCOUNTS = (agents, workers, memberships, api_keys, agent_cards, credentials, openings, sessions)
+ACCOUNTS = (
+    *(agents, workers, memberships, api_keys, agent_cards, credentials, openings, sessions),
+    *(grants, grant_requests, invites, admissions),
+)
 """The tables with a row's organisation, in the order of their foreign keys."""
 
 BLOBS = (blobs, blob_readers, push_configs, pushes)
