@@ -17,6 +17,7 @@ from postroom.errors import (
     MessageTooLarge,
     NoResponders,
     NotFound,
+    NotLetIn,
     PostroomError,
     Refused,
     RequestTimeout,
@@ -146,10 +147,18 @@ async def test_a_receipt_of_a_stranger_changes_nothing(desk: Desk):
 
 
 @pytest.mark.requirement("mail-offline-waits")
-@pytest.mark.parametrize("ref", ["@nobody", "0" * 32, "not a name", "postroom"])
-async def test_a_message_to_nobody_is_refused_before_it_is_sent(desk: Desk, ref: str):
+@pytest.mark.parametrize(
+    "ref, error",
+    [
+        *((ref, UnknownRecipient) for ref in ("@nobody", "not a name", "postroom")),
+        *((ref, NotLetIn) for ref in ("0" * 32, "@nobody.acme")),
+    ],
+)
+async def test_a_message_to_nobody_is_refused_before_it_is_sent(
+    desk: Desk, ref: str, error: type[PostroomError]
+):
     maria = await desk.person()
-    with pytest.raises(UnknownRecipient):
+    with pytest.raises(error):
         await desk.office.send(maria.uid, ref, "hello")
     assert await desk.admin.last_sequence("INBOX") == 0
 

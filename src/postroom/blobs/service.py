@@ -9,8 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+)
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from postroom.blobs.folder import BlobFolder, Upload
@@ -183,6 +190,21 @@ class BlobService:
         if file is None:
             raise _unknown()
         return file
+
+    async def give(self, hashes: Iterable[str], sender: str, other: BlobService) -> None:
+        """Copy blobs to another organisation as uploads of `sender`, as far as `sender` may pass them on here.
+
+        Raises:
+            BlobsFull, Refused, StateUnwritable, RequestTimeout: perhaps not all were copied; give them again.
+        """
+        for sha256 in await self._database.read(lambda store: store.blobs.sizes([*hashes], sender)):
+            if await other.there(sha256, sender) is not None:
+                continue
+            row = await self.get(sha256, rows.EVERYBODY)
+            with suppress(NotFound), await self.content(row) as file:
+                await other.take(
+                    pieces(file), sender, row.media_type, expected=sha256, size=row.size
+                )
 
     async def largest(self, limit: int, after: str = "") -> list[BlobRow]:
         """Blobs, the largest first; with `after` those that come after the blob with that hash."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from postroom.audit import AuditLog
+from postroom.blobs.service import BlobService
 from postroom.bus.host import BusHost
 from postroom.control.a2a.place import GrpcPlace
 from postroom.control.endpoints import Endpoints
@@ -25,6 +26,7 @@ from postroom.control.http_listener import WorkerDialer
 from postroom.control.in_flight import InFlight
 from postroom.control.limits import Bounds, CallerLimits
 from postroom.control.org_router import OrgRouter
+from postroom.directory.agents import Takers
 from postroom.directory.grants import Decisions
 from postroom.errors import InvalidInput
 from postroom.gateway.credentials import Credentials, Refusals
@@ -38,6 +40,7 @@ from postroom.gateway.stream_proxy import StreamProxy
 from postroom.http.outbound import OutboundPolicy, client_context
 from postroom.identity.pins import Pins
 from postroom.identity.trust import Trust
+from postroom.mail.relay import Relay
 from postroom.observe.metrics import Metrics
 from postroom.observe.supervision import Supervisor, supervisor
 from postroom.protocol.alerts import Alert, RaiseAlert
@@ -69,6 +72,9 @@ class Installation:
         grpc: where A2A over gRPC is served.
         pins: the PINs of each open organisation, with the operator's uid there.
         decisions: who is let in, while it is acted on; shared, since grants cross organisations.
+        relays: carry messages between the open organisations, by name.
+        takers: what the agents of each open organisation take.
+        blobs: the blobs of each open organisation.
     """
 
     settings: Settings
@@ -87,6 +93,9 @@ class Installation:
     grpc: GrpcPlace = field(default_factory=GrpcPlace)
     pins: dict[str, tuple[Pins, str]] = field(default_factory=dict)
     decisions: Decisions = field(default_factory=Decisions)
+    relays: dict[str, Relay] = field(default_factory=dict)
+    takers: dict[str, Takers] = field(default_factory=dict)
+    blobs: dict[str, BlobService] = field(default_factory=dict)
 
     @property
     def metrics(self) -> Metrics:

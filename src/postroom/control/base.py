@@ -35,6 +35,7 @@ from postroom.mail.deadletters import DeadLetterMover, DeadLetterService
 from postroom.mail.inbox import Inboxes
 from postroom.mail.office import PostOffice
 from postroom.mail.outbox import Outbox
+from postroom.mail.relay import Relay
 from postroom.observe import get_logger
 from postroom.observe.supervision import SELDOM, Supervisor, supervisor
 from postroom.projection.changes import APPROVALS, Changes
@@ -111,6 +112,7 @@ class Base:
     alerts: AlertService
     fold: Fold
     clerk: Clerk
+    relay: Relay
     chain: Chain
     task_clerk: TaskClerk
     approvals: Approvals
@@ -174,9 +176,19 @@ async def open_base(
     task_clerk = TaskClerk(bus, database, chain, alert=partial(append_alert, bus))
     space = _space(settings)
     alerts = AlertService(bus, admin, database, changes, space=space)
+    relay = Relay(
+        trust.org,
+        bus,
+        admin,
+        database,
+        clerk,
+        alerts.raise_alert,
+        installation.relays,
+        installation.decisions,
+    )
     events = EventLog(bus, admin, database, space=space)
     approval_clerk = ApprovalClerk(events, database, alerts.raise_alert)
-    after = (clerk.after, task_clerk.after, approval_clerk.after)
+    after = (clerk.after, relay.after, task_clerk.after, approval_clerk.after)
     fold = Fold(admin, database, changes, RULES, after, task_rules.ORDER, tell=alerts.tell)
     background = await stack.enter_async_context(supervisor(trust.org))
     # It waits out by itself what passes; anything else means that log and database do not belong together.
@@ -194,9 +206,16 @@ async def open_base(
     expiry = Watch(ApprovalExpiry(events, database), changes, topic=APPROVALS)
     background.supervise("approvals", expiry.run)
     await fold.ready(FOLD_DEADLINE)
-    takers = Takers()
+    takers = installation.takers[trust.org] = Takers(others=installation.takers)
     submitter = Submitter(bus, admin, space=space)
-    office = PostOffice(submitter, database, changes, org=trust.org, takers=takers)
+    office = PostOffice(
+        submitter,
+        database,
+        changes,
+        org=trust.org,
+        takers=takers,
+        decisions=installation.decisions,
+    )
     callers = await _callers(database, directory, background, stack)
     inboxes = Inboxes(bus, database, changes, office, callers)
     await inboxes.open()
@@ -221,6 +240,7 @@ async def open_base(
         alerts=alerts,
         fold=fold,
         clerk=clerk,
+        relay=relay,
         chain=chain,
         task_clerk=task_clerk,
         approvals=Approvals(events, database, changes, fold),

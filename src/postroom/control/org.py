@@ -8,7 +8,7 @@ It stands on the installation (`control.app`), which all organisations share.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, fields
 from functools import partial
@@ -230,6 +230,7 @@ async def _open_parts(
     stack.callback(terminals.close)
     reports = TaskReports(tasks, base.database, base.chain)
     blobs = await _open_blobs(base, stack)
+    await _open_relay(base, blobs, stack)
     remotes = remote_agents(base, outside)
     await remotes.open()
     remote = remote_work(base, remotes, reports, blobs)
@@ -393,6 +394,20 @@ async def _open_blobs(base: Base, stack: AsyncExitStack) -> BlobService:
     await blobs.open()
     base.background.supervise("blobs", blobs.sweep, every=INTERVAL, retry=SELDOM)
     return blobs
+
+
+async def _open_relay(base: Base, blobs: BlobService, stack: AsyncExitStack) -> None:
+    """Carry messages and the blobs that they name to the other organisations, and take theirs."""
+    everybody = base.installation.blobs
+    everybody[base.trust.org] = blobs
+
+    async def give(hashes: Sequence[str], sender: str, org: str) -> None:
+        await blobs.give(hashes, sender, everybody[org])
+
+    base.relay.files = give
+    base.background.supervise("relay", base.relay.run)
+    base.relay.open()
+    stack.callback(base.relay.close)
 
 
 async def _open_audit(base: Base, stack: AsyncExitStack) -> AuditView:

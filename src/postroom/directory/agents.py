@@ -192,12 +192,18 @@ async def _no_cards(_: str) -> Mapping[str, Mapping[str, Any]]:
 class Takers:
     """Asks the cards of an organisation's agents before anything is sent to them.
 
+    Args:
+        others: those of the other organisations, by name.
+
     Attributes:
         cards: set once the agents are there; until then every card is unknown.
     """
 
-    def __init__(self, cards: Cards = _no_cards) -> None:
+    def __init__(
+        self, cards: Cards = _no_cards, others: Mapping[str, Takers] | None = None
+    ) -> None:
         self.cards = cards
+        self._others = others or {}
 
     async def check(self, agent: Agent, said: Content, skill: str = "") -> None:
         """As `check_takes`, for one agent."""
@@ -205,7 +211,8 @@ class Takers:
         plain = all(kind_of(part) == TEXT for part in said.parts)
         if agent.kind == "human" or (agent.kind == "worker" and plain and not skill):
             return
-        card = (await self.cards(agent.uid)).get(agent.uid)
+        cards = self._others.get(agent.org, self).cards
+        card = (await cards(agent.uid)).get(agent.uid)
         check_takes(card, said.parts, agent.nick, skill)
 
 

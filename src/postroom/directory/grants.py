@@ -51,7 +51,7 @@ def reach(
     scope: GrantScope,
     now: float,
     *,
-    answers: bool = False,
+    asker: str = "",
 ) -> Reached:
     """The agent that `ref` names, if `sender` may reach it for `scope`.
 
@@ -59,7 +59,7 @@ def reach(
         org: of the sender; a nick without an organisation is of this one.
         sender: uid.
         ref: `@nick`, a bare nick, `@nick.org`, or a uid.
-        answers: `sender` answers a message of that agent, which needs no grant.
+        asker: uid of the agent whose message `sender` answers, which needs no grant; "" for none.
 
     Raises:
         UnknownRecipient: nobody in the sender's organisation has that nick.
@@ -75,7 +75,8 @@ def reach(
         raise UnknownRecipient(
             f"nobody is called {one_line(ref, 80)!r}", remedy="postroom agents lists all"
         )
-    if found is not None and me is not None and (answers or _is_open(found, me, org)):
+    free = me is not None and found is not None and _is_open(found, me, org)
+    if found is not None and (free or found.agent.uid == asker):
         return found
     if found is not None and lets_in(grants, scope, now):
         return found

@@ -35,7 +35,12 @@ Report = tuple[MessageRow, State, str]
 
 
 class Clerk:
-    """Finds messages whose state follows from the folded log, and appends the receipts for them."""
+    """Finds messages whose state follows from the folded log, and appends the receipts for them.
+
+    Attributes:
+        elsewhere: takes the messages to agents that are not of this organisation (`mail.relay`); without it nobody has
+            such an address.
+    """
 
     def __init__(
         self, bus: MessageBusProvider, database: Database, clock: Callable[[], float] = time.time
@@ -43,6 +48,7 @@ class Clerk:
         self._bus = bus
         self._database = database
         self._clock = clock
+        self.elsewhere: Callable[[MessageRow], None] | None = None
 
     @property
     def after(self) -> After:
@@ -78,12 +84,20 @@ class Clerk:
             await self._report_all([(row, State.ANSWERED, "") for row in answered])
             after = answered[-1].seq
 
-    async def _report_all(self, said: Sequence[Report]) -> None:
+    async def _report_all(self, found: Sequence[Report]) -> None:
+        said = [each for each in found if not self._goes_on(each)]
         if len(said) == 1:
             await self.report(*said[0])
             return
         for at in range(0, len(said), TOGETHER):
             await asyncio.gather(*(self.report(*each) for each in said[at : at + TOGETHER]))
+
+    def _goes_on(self, found: Report) -> bool:
+        row, _, reason = found
+        if self.elsewhere is None or reason != Reason.NO_SUCH_RECIPIENT.value:
+            return False
+        self.elsewhere(row)
+        return True
 
 
 def find(store: Store, changes: Sequence[Change]) -> list[Report]:

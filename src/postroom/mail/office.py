@@ -12,6 +12,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 from postroom.directory.agents import Takers, check_files, resolve
+from postroom.directory.grants import Decisions, GrantScope, reach
 from postroom.errors import InvalidInput, NotFound, RequestTimeout
 from postroom.mail import views
 from postroom.mail.views import Mail, Post
@@ -22,7 +23,7 @@ from postroom.projection.changes import (
     Changes,
     of_message,
 )
-from postroom.projection.submit import Submitter, author_of
+from postroom.projection.submit import Author, Submitter, author_of
 from postroom.protocol import subjects
 from postroom.protocol.content import Content, content, subject_of
 from postroom.protocol.envelope import Envelope
@@ -30,7 +31,7 @@ from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, check_name, only_on
 from postroom.protocol.limits import MAX_WORDS
 from postroom.protocol.receipts import State, reached
 from postroom.settings import DEFAULT_ORG, DEFAULT_PROJECT
-from postroom.store.agents import Agent
+from postroom.store.agents import Agent, Party
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom.store.records import PostRow
@@ -306,6 +307,7 @@ class PostOffice(MailReader):
 
     Args:
         takers: asked whether a recipient takes what is said; by default everybody takes everything.
+        decisions: who is let in, while it is acted on.
     """
 
     def __init__(
@@ -317,8 +319,10 @@ class PostOffice(MailReader):
         org: str = DEFAULT_ORG,
         clock: Callable[[], float] = time.time,
         takers: Takers | None = None,
+        decisions: Decisions | None = None,
     ) -> None:
         super().__init__(database, changes)
+        self._decisions = decisions or Decisions()
         self._submitter = submitter
         self._org = org
         self._clock = clock
@@ -342,17 +346,18 @@ class PostOffice(MailReader):
         Unless stated otherwise, an error means that nothing was sent.
 
         Args:
-            recipient: `@nick` or uid.
+            recipient: `@nick`, `@nick.org` or uid.
             said: a text stands for a content of one part. A reply without a thread stays in that of its message.
             expects_reply: the message ends `answered` and not `seen`.
             key: idempotency key: one key and one recipient give one message. "" for a new message.
             reply_to: id of a message from `recipient` that this one answers.
             expires_in: seconds until delivery stops, 0 for never.
             folded: return after the fold; otherwise only later reads wait for it.
-            removed: also in the name of an agent that was removed.
+            removed: also in the name of an agent that was removed, to whom it worked for, whomever they let in.
 
         Raises:
-            UnknownRecipient: no agent has that address.
+            UnknownRecipient: no agent of the organisation has that nick.
+            NotLetIn: there is no such agent, or it has not let the sender in.
             MessageTooLarge: the message is over the size limit.
             ContentNotTaken: the recipient's card says that it does not take a part.
             InvalidInput: nothing is said, a malformed part, a blob that the sender may not read, a negative time, or
@@ -361,21 +366,56 @@ class PostOffice(MailReader):
             StateUnwritable: the disk is full.
             RequestTimeout, BusDisconnected: perhaps sent; send again with the same key.
         """
-        said = content(said)
+        with self._decisions.taking():
+            return await self._send(
+                sender,
+                recipient,
+                content(said),
+                expects_reply=expects_reply,
+                key=key,
+                reply_to=reply_to,
+                expires_in=expires_in,
+                folded=folded,
+                removed=removed,
+            )
+
+    async def _send(
+        self,
+        sender: str,
+        recipient: str,
+        said: Content,
+        *,
+        expects_reply: bool,
+        key: str,
+        reply_to: str,
+        expires_in: float,
+        folded: bool,
+        removed: bool,
+    ) -> Mail:
         if expires_in < 0:
             raise InvalidInput("a message cannot expire before it is sent")
-        author, to, sizes = await self._database.point(
-            lambda store: (
-                author_of(store, sender, removed=removed),
-                resolve(store, self._org, recipient),
-                check_files(store, sender, said),
-            )
-        )
+        now = self._clock()
+
+        def check(store: Store) -> tuple[Author, Agent, dict[str, int], MessageRow | None]:
+            asked = store.messages.message_by_id(reply_to) if reply_to else None
+            if asked is not None and asked.recipient != sender:
+                asked = None
+            author = author_of(store, sender, removed=removed)
+            if removed:
+                to = resolve(store, self._org, recipient)
+            else:
+                asker = asked.sender if asked is not None else ""
+                scope = GrantScope.MESSAGE
+                to = reach(store, self._org, sender, recipient, scope, now, asker=asker).agent
+            return author, to, check_files(store, sender, said), asked
+
+        author, to, sizes, asked = await self._database.point(check)
         await self._takers.check(to, said)
         if reply_to:
-            thread = await self._check_reply(reply_to, author.agent.uid, to.uid)
-            said = said if said.thread else replace(said, thread=thread)
-        now = self._clock()
+            if asked is None or asked.sender != to.uid:
+                raise InvalidInput(f"there is no message {reply_to!r} from them to you to reply to")
+            said = said if said.thread else replace(said, thread=asked.context_id)
+        parties = author.agent.party, to.party_in(self._org)
 
         listening = self._changes.listen() if folded else nullcontext()
         made: list[str] = []
@@ -392,7 +432,7 @@ class PostOffice(MailReader):
                     expires_at=now + expires_in if expires_in else 0.0,
                 )
                 # Before it is stored, since its fold may be faster than the answer of the log.
-                self._remember(_accepted(new, author.agent, to, sizes=sizes))
+                self._remember(_accepted(new, *parties, sizes=sizes))
                 made.append(message_id)
                 if listener is not None:
                     listener.join((of_message(message_id),))
@@ -412,7 +452,7 @@ class PostOffice(MailReader):
             if not done.sequence:
                 self._forget(made)
                 return await self.get(done.id)
-            mail = _accepted(done.envelope, author.agent, to, done.sequence, sizes)
+            mail = _accepted(done.envelope, *parties, done.sequence, sizes)
             found, known = (mail, False) if not done.again else await self._read(done.id)
             if listener is None or known:
                 return found or mail
@@ -455,18 +495,11 @@ class PostOffice(MailReader):
             row = PostRow(done.sequence, done.id, project, sender, said.text, message, now)
         return views.post(row, author.agent.party, sizes)
 
-    async def _check_reply(self, message_id: str, answerer: str, asker: str) -> str:
-        """The thread of the message that is replied to."""
-        row = await self._database.point(lambda store: store.messages.message_of(asker, message_id))
-        if row is None or row.recipient != answerer:
-            raise InvalidInput(f"there is no message {message_id!r} from them to you to reply to")
-        return row.context_id
-
 
 def _accepted(
     envelope: Envelope,
-    sender: Agent,
-    recipient: Agent,
+    sender: Party,
+    recipient: Party,
     sequence: int = 0,
     sizes: dict[str, int] | None = None,
 ) -> Mail:
@@ -474,8 +507,8 @@ def _accepted(
     return Mail(
         seq=sequence,
         id=envelope.id,
-        sender=sender.party,
-        recipient=recipient.party,
+        sender=sender,
+        recipient=recipient,
         text=text_of(envelope.message),
         message=envelope.message,
         subject=subject_of(envelope.message),

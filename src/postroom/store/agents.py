@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from sqlalchemy import and_, bindparam, delete, insert, or_, select, update
 
@@ -59,8 +59,13 @@ class Agent:
 
     @property
     def party(self) -> Party:
-        """The agent as messages and tasks show it."""
+        """The agent as messages and tasks of its organisation show it."""
         return Party(self.uid, self.nick, self.kind)
+
+    def party_in(self, org: str) -> Party:
+        """The agent as an organisation shows it: one of another by its address, `nick.org`."""
+        own = self.org.partition(SET_ASIDE)[0]
+        return self.party if own == org else replace(self.party, nick=f"{self.nick}.{own}")
 
 
 _COLUMNS = [agents.c[each.name] for each in fields(Agent)]
@@ -70,6 +75,11 @@ _BY_UID = prepared(select(*_COLUMNS).where(agents.c.uid == bindparam("uid")))
 _BY_NICK = prepared(_NAMED.where(agents.c.nick == bindparam("nick")))
 _BY_SKELETON = prepared(_NAMED.where(agents.c.skeleton == bindparam("skeleton")))
 _AMONG = prepared(select(*_COLUMNS).where(among(agents.c.uid, "uids")))
+_ANYWHERE = prepared(
+    select(*(EVERYWHERE.agents.c[each.name] for each in fields(Agent))).where(
+        EVERYWHERE.agents.c.uid == bindparam("uid")
+    )
+)
 _SECRET = prepared(select(agents.c.message_secret).where(agents.c.uid == bindparam("uid")))
 _OUTSIDE = prepared(
     select(agents.c.uid).where(
@@ -127,6 +137,10 @@ class AgentStore:
     def agent_by_uid(self, uid: str) -> Agent | None:
         """The agent with that uid, retired or not."""
         return self._session.first(Agent, _BY_UID, uid=uid)
+
+    def anywhere(self, uid: str) -> Agent | None:
+        """The agent with that uid of any organisation, retired or not, a removed one's too."""
+        return self._session.first(Agent, _ANYWHERE, uid=uid)
 
     def agent_by_nick(self, org: str, nick: str) -> Agent | None:
         """The agent of that name; retired ones do not count."""

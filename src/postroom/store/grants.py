@@ -36,10 +36,8 @@ class GrantRow:
 
     def covers(self, scope: str, now: float) -> bool:
         """Whether it lets in for `scope`."""
-        over = self.revoked_at is not None or (
-            self.expires_at is not None and self.expires_at <= now
-        )
-        return not over and scope in self.scopes.split()
+        ends = (each for each in (self.revoked_at, self.expires_at) if each is not None)
+        return all(now < end for end in ends) and scope in self.scopes.split()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import State
 from postroom.store.alerts import STALE
 from postroom.store.messages import COLUMNS, MessageRow
-from postroom.store.schema import agents, alerts, messages
+from postroom.store.schema import EVERYWHERE, agents, alerts, messages
 from postroom.store.session import Session, among, prepared
 
 BATCH = 256
@@ -20,7 +20,8 @@ BATCH = 256
 _OPEN = messages.c.final == false()
 
 
-_KNOWN = exists().where(agents.c.uid == messages.c.recipient).correlate(messages).label("known")
+_IS_OURS = exists().where(agents.c.uid == messages.c.recipient).correlate(messages)
+_KNOWN = _IS_OURS.label("known")
 _LIVE = (
     exists()
     .where(and_(agents.c.uid == messages.c.recipient, agents.c.retired_at.is_(None)))
@@ -32,6 +33,21 @@ _by_seq = messages.c.seq + literal_column("0")
 _PAST_OPEN = _by_seq > bindparam("after")
 _UNADDRESSABLE = prepared(
     select(*COLUMNS, _KNOWN).where(_OPEN, ~_LIVE, _PAST_OPEN).order_by(_by_seq).limit(BATCH)
+)
+
+_OPEN_TO = prepared(
+    select(*COLUMNS)
+    .where(_OPEN, messages.c.recipient == bindparam("to"), _PAST_OPEN)
+    .order_by(_by_seq)
+    .limit(bindparam("most"))
+)
+
+_OPEN_TO_ORG = prepared(
+    select(*COLUMNS)
+    .join(EVERYWHERE.agents, EVERYWHERE.agents.c.uid == messages.c.recipient)
+    .where(_OPEN, EVERYWHERE.agents.c.org == bindparam("of"), _PAST_OPEN)
+    .order_by(_by_seq)
+    .limit(BATCH)
 )
 
 _UNSEEN = messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value))
@@ -80,9 +96,10 @@ _ALERTED = (
     )
     .correlate(messages)
 )
+_anybody = EVERYWHERE.agents
 _PERSON = (
     exists()
-    .where(agents.c.uid == messages.c.recipient, agents.c.kind == "human")
+    .where(_anybody.c.uid == messages.c.recipient, _anybody.c.kind == "human")
     .correlate(messages)
 )
 _UNTAKEN = select(*COLUMNS).where(
@@ -103,7 +120,8 @@ _NEXT_UNTAKEN = prepared(
     _UNTAKEN.where(messages.c.stored_at > bindparam("at")).order_by(messages.c.stored_at).limit(1)
 )
 _STATES = prepared(select(messages.c.state, func.count()).where(_OPEN).group_by(messages.c.state))
-_EXPIRES = and_(_OPEN, messages.c.expires_at > 0)
+# What goes to another organisation expires there, or on the way (`mail.relay`).
+_EXPIRES = and_(_OPEN, messages.c.expires_at > 0, _IS_OURS)
 _EXPIRED = prepared(
     select(*COLUMNS)
     .where(_EXPIRES, messages.c.expires_at <= bindparam("now"))
@@ -153,6 +171,15 @@ class PendingStore:
         """
         found = self._session.rows(_UNADDRESSABLE, after=after)
         return [(MessageRow(*row[:-1]), bool(row[-1])) for row in found]
+
+    def open_to(self, recipient: str, after: int, limit: int) -> list[MessageRow]:
+        """The first open messages to `recipient` past sequence `after`."""
+        named = {"to": recipient, "after": after, "most": limit}
+        return self._session.all(MessageRow, _OPEN_TO, **named)
+
+    def open_to_org(self, org: str, after: int) -> list[MessageRow]:
+        """Open messages past sequence `after` to agents of an organisation."""
+        return self._session.all(MessageRow, _OPEN_TO_ORG, of=org, after=after)
 
     def answered(self, after: int = 0) -> list[MessageRow]:
         """Open messages past sequence `after` to which the log holds a reply of their recipient."""

@@ -129,7 +129,7 @@ class Lanes:
     async def _go(self, lane: Lane, group: asyncio.TaskGroup) -> None:
         following = None
         try:
-            with guarded("a push waits") as guard:
+            with guarded("what is sent waits") as guard:
                 following = await self._step(lane)
             if guard.error is not None:
                 following = self._clock() + RETRY

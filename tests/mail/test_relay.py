@@ -1,0 +1,268 @@
+"""Messages between two organisations: each has its own bus, log and database, and they share one installation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from postroom.directory.agents import Directory, Takers
+from postroom.directory.grants import Decisions
+from postroom.errors import InvalidInput, NotLetIn, UnknownRecipient
+from postroom.mail import outbox, projection
+from postroom.mail.inbox import Inboxes
+from postroom.mail.office import PostOffice
+from postroom.mail.relay import Relay
+from postroom.mail.views import Mail
+from postroom.projection.fold import Fold
+from postroom.projection.rules import together
+from postroom.protocol.receipts import State
+from postroom.store.agents import Agent
+from postroom.store.database import Database
+from postroom.store.grants import GrantRow
+from postroom.store.migrate import migrate
+from postroom.store.sqlite import SQLitePlace
+from tests.mail.desk import SECONDS, Desk, memory_bus, running
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class House(Desk):
+    """The post office of one organisation of an installation."""
+
+    org: str = ""
+    relays: dict[str, Relay] = field(default_factory=dict)
+    decisions: Decisions = field(default_factory=Decisions)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.directory = Directory(self.database, org=self.org)
+        self.office = PostOffice(
+            self.submitter,
+            self.database,
+            self.changes,
+            org=self.org,
+            takers=Takers(),
+            decisions=self.decisions,
+        )
+        self.inboxes = Inboxes(self.bus, self.database, self.changes, self.office, self.callers)
+        self.restart()
+
+    def restart(self) -> None:
+        """The parts that a start makes anew."""
+        self.relay = Relay(
+            self.org,
+            self.bus,
+            self.admin,
+            self.database,
+            self.clerk,
+            self.alerts.raise_alert,
+            self.relays,
+            self.decisions,
+        )
+        rules = together(projection.RULES, outbox.RULES)
+        after = (self.clerk.after, self.relay.after)
+        self.fold = Fold(
+            self.admin, self.database, self.changes, rules, after, tell=self.alerts.tell
+        )
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Fold and carry."""
+        async with running(self.fold.run()), running(self.relay.run()):
+            await self.fold.ready(SECONDS)
+            self.relay.open()
+            yield
+            self.relay.close()
+
+    async def agent(self, nick: str, kind: str = "external") -> Agent:
+        return await self.directory.register(nick, kind)
+
+    async def lets_in(self, granter: Agent, grantee: Agent, **more: Any) -> None:
+        row = GrantRow(uuid4().hex, granter.uid, grantee.uid, "message", granter.uid, 1.0, **more)
+        await self.database.write(lambda store: store.grants.put(row))
+
+    async def reads(self, reader: Agent) -> list[Mail]:
+        """What is in the inbox of `reader`, once there is something."""
+        return await self.inboxes.past(reader.uid, 0, wait=SECONDS)
+
+    async def sees(self, mail: Mail) -> None:
+        await self.inboxes.acknowledge(mail.recipient.uid, [mail.id], State.SEEN)
+
+
+@dataclass
+class Two:
+    """Alice of the organisation home, and Bob of acme."""
+
+    home: House
+    acme: House
+    alice: Agent
+    bob: Agent
+
+
+@asynccontextmanager
+async def two(*, opened: bool = True) -> AsyncGenerator[Two]:
+    installation, relays, decisions = uuid4().hex, {}, Decisions()
+    async with AsyncExitStack() as stack:
+        houses = []
+        for org in ("home", "acme"):
+            core, admin, connect = await stack.enter_async_context(memory_bus())
+            place = SQLitePlace(None, org=org, installation=installation)
+            database = await stack.enter_async_context(Database(place))
+            await migrate(database)
+            houses.append(
+                House(core, admin, database, connect, org=org, relays=relays, decisions=decisions)
+            )
+        home, acme = houses
+        await stack.enter_async_context(home.open())
+        if opened:
+            await stack.enter_async_context(acme.open())
+        yield Two(home, acme, await home.agent("alice"), await acme.agent("bob"))
+
+
+async def test_a_message_to_who_has_let_its_sender_in_is_in_both_organisations_under_one_id() -> (
+    None
+):
+    async with two() as they:
+        await they.acme.lets_in(they.bob, they.alice)
+
+        sent = await they.home.office.send(they.alice.uid, "@bob.acme", "hello Bob")
+
+        assert sent.recipient.nick == "bob.acme"
+        (came,) = await they.acme.reads(they.bob)
+        assert (came.id, came.text, came.thread) == (sent.id, "hello Bob", sent.thread)
+        assert (came.sender.nick, came.sender.uid) == ("alice.home", they.alice.uid)
+        assert came.recipient.nick == "bob"
+
+
+async def test_what_becomes_of_a_message_is_known_where_it_was_sent_from() -> None:
+    async with two() as they:
+        await they.acme.lets_in(they.bob, they.alice)
+        sent = await they.home.office.send(they.alice.uid, "@bob.acme", "hello")
+        (came,) = await they.acme.reads(they.bob)
+
+        handed = "the hook of a client"
+        await they.acme.inboxes.acknowledge(they.bob.uid, [came.id], State.DELIVERED, handed)
+        told = await they.home.office.wait(sent.id, State.DELIVERED, SECONDS)
+        await they.acme.sees(came)
+        seen = await they.home.office.wait(sent.id, State.SEEN, SECONDS)
+
+        assert (told.state, told.how) == (State.DELIVERED, handed)
+        assert (seen.state, seen.final) == (State.SEEN, False)
+
+
+async def test_a_reply_needs_no_grant_and_answers_the_message_in_both_organisations() -> None:
+    async with two() as they:
+        await they.acme.lets_in(they.bob, they.alice)
+        sent = await they.home.office.send(they.alice.uid, they.bob.uid, "a question")
+        (came,) = await they.acme.reads(they.bob)
+        with pytest.raises(NotLetIn):
+            await they.acme.office.send(they.bob.uid, "@alice.home", "by the way")
+
+        reply = await they.acme.office.send(
+            they.bob.uid, "@alice.home", "an answer", reply_to=came.id, expects_reply=False
+        )
+
+        answered = await they.home.office.wait(sent.id, State.ANSWERED, SECONDS)
+        assert answered.answer is not None
+        assert (answered.answer.id, answered.answer.text) == (reply.id, "an answer")
+        assert answered.answer.sender.nick == "bob.acme"
+        there = await they.acme.office.wait(sent.id, State.ANSWERED, SECONDS)
+        assert there.answer is not None
+        (inbox,) = await they.home.reads(they.alice)
+        await they.home.sees(inbox)
+        assert (await they.acme.office.wait(reply.id, State.SEEN, SECONDS)).final
+        assert reply.thread == sent.thread
+
+
+async def test_who_is_not_let_in_is_told_the_same_as_for_nobody() -> None:
+    async with two() as they:
+        said = []
+        for ref in ("@bob.acme", "@nobody.acme", "@bob.nowhere", they.bob.uid, "f" * 32):
+            with pytest.raises(NotLetIn) as refused:
+                await they.home.office.send(they.alice.uid, ref, "hello")
+            said.append(refused.value.message.replace(ref, "?"))
+
+        assert len(set(said)) == 1
+        with pytest.raises(UnknownRecipient):
+            await they.home.office.send(they.alice.uid, "@nobody", "hello")
+        assert not await they.home.all_mail()
+        assert not await they.acme.all_mail()
+
+
+async def test_only_a_message_of_the_recipient_to_the_sender_is_answered_without_a_grant() -> None:
+    async with two() as they:
+        carol = await they.acme.agent("carol")
+        await they.acme.lets_in(they.bob, they.alice)
+        sent = await they.home.office.send(they.alice.uid, "@bob.acme", "a question")
+        (came,) = await they.acme.reads(they.bob)
+
+        with pytest.raises(NotLetIn):
+            await they.acme.office.send(carol.uid, "@alice.home", "mine", reply_to=came.id)
+        with pytest.raises(InvalidInput):
+            await they.home.office.send(they.alice.uid, "@bob.acme", "mine", reply_to=sent.id)
+
+
+async def test_a_worker_that_is_not_let_in_has_its_message_dead_as_to_nobody() -> None:
+    async with two() as they:
+        worker = await they.home.worker("builder")
+        allowed = await they.acme.agent("carol")
+        await they.acme.lets_in(allowed, worker.agent)
+
+        refused, nobody = [await worker.send(uid) for uid in (they.bob.uid, "f" * 32)]
+        taken = await worker.send(allowed.uid, "for Carol")
+
+        for envelope in (refused, nobody):
+            dead = await they.home.mail(envelope.id, State.DEAD)
+            assert (dead.state, dead.reason) == (State.DEAD, "no such recipient")
+        (came,) = await they.acme.reads(allowed)
+        assert (came.id, came.sender.nick) == (taken.id, "builder.home")
+        assert [mail.id for mail in await they.acme.all_mail()] == [taken.id]
+
+
+async def test_a_message_waits_for_an_organisation_that_is_not_open() -> None:
+    async with two(opened=False) as they:
+        await they.acme.lets_in(they.bob, they.alice)
+        sent = [
+            await they.home.office.send(they.alice.uid, "@bob.acme", f"number {n}")
+            for n in range(5)
+        ]
+
+        async with they.acme.open():
+            came: list[Mail] = []
+            while len(came) < len(sent):
+                after = came[-1].seq if came else 0
+                came += await they.acme.inboxes.past(they.bob.uid, after, wait=SECONDS)
+
+        assert [mail.id for mail in came] == [mail.id for mail in sent]
+
+
+async def test_a_restart_of_either_organisation_repeats_nothing_and_loses_nothing() -> None:
+    async with two(opened=False) as they:
+        await they.acme.lets_in(they.bob, they.alice)
+        async with they.acme.open():
+            sent = await they.home.office.send(they.alice.uid, "@bob.acme", "hello")
+            (came,) = await they.acme.reads(they.bob)
+        they.acme.restart()
+
+        async with they.acme.open():
+            await they.acme.sees(came)
+            seen = await they.home.office.wait(sent.id, State.SEEN, SECONDS)
+
+            assert seen.state is State.SEEN
+            assert [mail.id for mail in await they.acme.all_mail()] == [sent.id]
+
+
+async def test_a_message_expires_where_it_is() -> None:
+    async with two() as they:
+        await they.acme.lets_in(they.bob, they.alice)
+        kept = await they.home.office.send(they.alice.uid, "@bob.acme", "soon", expires_in=0.001)
+
+        dead = await they.home.office.wait(kept.id, State.DEAD, SECONDS)
+
+        assert (dead.state, dead.reason) == (State.DEAD, "expired")
