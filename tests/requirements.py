@@ -89,6 +89,12 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "sidecar-message-handed": "A message is handed to the agent and its reply reaches the sender; what a crashed or slow agent has not confirmed comes again or is told to its sender, holds up no other, and has no second effect.",
         "sidecar-lines-survive": "Nothing that an agent prints ends its sidecar or hides its next line; a flood of lines is held back and loses no post.",
     },
+    ("The post office", "docs/operating.md#retention"): {
+        "post-key-once": "One key from one sender to one recipient is one message, however many send it at once and whatever is killed meanwhile; for a year after it was given up a send under its key is refused with the day on which it was sent.",
+    },
+    ("The post office", "docs/security.md#messages-in-the-database"): {
+        "post-message-genuine": "A message that somebody has changed in the database is shown to nobody, named by `postroom admin verify` and by an alert, and mended from the log where that still has it; so after a rotation of the key, a restore elsewhere and an update.",
+    },
     ("Tasks", "docs/architecture.md#tasks"): {
         "task-request-runs-once": "An accepted task is on disk and can be seen at once, or 503 names it and says how to repeat the call; the same request, repeated or twice at a time, is one task that runs once, on one runner.",
         "task-kill-ends-once": "Whatever is killed in mid-task, the task ends once, and the person, or an A2A client over HTTP, finds it and sees every attempt.",

@@ -47,6 +47,7 @@ The tree says whose fault it is, so that a caller can decide without reading tex
         │   ├── DatabaseBusy
         │   └── DatabaseRefuses
         ├── NotShownYet
+        ├── MessageAltered
         ├── ServerTooOld
         ├── ServerFailed
         │   └── ServersBehind
@@ -108,6 +109,7 @@ __all__ = [
     "InvalidTemplate",
     "LostUpdate",
     "MalformedRequest",
+    "MessageAltered",
     "MessageTooLarge",
     "MethodNotAllowed",
     "NameTaken",
@@ -300,6 +302,12 @@ class NotShownYet(EnvironmentFault):
     code = "not-shown-yet"
 
 
+class MessageAltered(EnvironmentFault):
+    """The message is not as it was stored: somebody has changed it in the database."""
+
+    code = "message-altered"
+
+
 class ServerTooOld(EnvironmentFault):
     """The nats-server is older than the oldest version that keeps our promises."""
 
@@ -358,6 +366,7 @@ HTTP_STATUS: dict[type[PostroomError], int] = {
     StreamFull: 507,
     BlobsFull: 507,
     EnvironmentFault: 503,
+    MessageAltered: 500,
 }
 """HTTP status of a problem document (RFC 9457) for each error."""
 

@@ -68,8 +68,12 @@ def test_a_database_in_postgresql_of_the_version_before_is_whole_and_goes_on(
 def everything_is_there_and_goes_on(room: PostRoom) -> None:
     room.up()
     asks = everything_is_there(room)
+    checked = room.json("admin", "verify")["orgs"]["default"]
+    assert checked["first"] > 0
+    assert checked["altered"] == 0
     room.run("down")
     room.run("admin", "rebuild")
+    assert room.json("admin", "verify")["orgs"]["default"] == checked
     room.up()
     assert everything_is_there(room) == asks
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from postroom.errors import PostroomError
 from tests.e2e.conftest import EXAMPLES, PostRoom, gone, until
 
 # Answers each message with a number of its own; slow enough to be killed in mid-work.
@@ -78,6 +81,43 @@ def test_after_sigkill_of_the_control_plane_everything_is_there_and_what_ran_run
     assert "a post" in room.run("chat", "#demo", given="")
     room.run("restart", "echo")
     assert "you said:" in room.run("receipt", waiting, "--wait", "answered")
+
+
+@pytest.mark.requirement("post-key-once")
+@pytest.mark.timeout(180)
+def test_a_hundred_sends_under_one_key_make_one_message_over_two_kills_of_the_control_plane(
+    room: PostRoom,
+) -> None:
+    room.up()
+    room.run("people", "add", "anna")
+    begun = threading.Semaphore(0)
+
+    def send(number: int) -> str:
+        with room.client() as client:
+
+            def sent() -> str:
+                begun.release()
+                try:
+                    return client.send("@anna", f"from {number}", key="the-one")["id"]
+                except PostroomError:  # it was killed
+                    return ""
+
+            return until(sent, 90.0)
+
+    with ThreadPoolExecutor(100) as threads:
+        asked = [threads.submit(send, number) for number in range(100)]
+        for _ in range(2):
+            for _ in range(20):
+                begun.acquire()
+            server = room.server
+            os.kill(server["pid"], signal.SIGKILL)
+            until(lambda pid=server["nats_pid"]: gone(pid))
+            room.up()
+        ids = {each.result() for each in asked}
+
+    assert len(ids) == 1
+    with room.client() as client:
+        assert [mail["id"] for mail in client.chat("@anna")] == [*ids]
 
 
 # Holds eight messages and says something for each; it confirms what comes again.

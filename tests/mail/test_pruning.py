@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,13 +11,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from postroom.errors import Conflict
 from postroom.mail import projection
 from postroom.mail.views import Mail
 from postroom.projection.rebuild import rebuild
 from postroom.projection.retention import Pruned, Pruner, Retention
+from postroom.protocol import subjects
+from postroom.protocol.envelope import Envelope
 from postroom.protocol.receipts import State
 from postroom.settings.keeping import DAY, keeping
-from postroom.store import snapshot
+from postroom.store import copying, snapshot
 from postroom.store.database import Store
 from postroom.store.schema import (
     a2a_task_events,
@@ -152,6 +157,42 @@ async def test_a_dead_message_stays_until_its_letter_is_dropped(tmp_path: Path):
         await late.prune()
         assert await kept(desk) == []
         assert await desk.database.read(lambda store: store.session.rows(select(deadletters))) == []
+
+
+@pytest.mark.requirement("post-key-once")
+async def test_what_was_given_up_is_not_sent_again_under_its_key_for_a_year(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        maria, bob, eve = await desk.person(), await desk.worker("bob"), await desk.worker("eve")
+        mail = await desk.office.send(maria.uid, bob.uid, "pay", key="k", expects_reply=False)
+        await bob.receipt(mail, State.SEEN)
+        await desk.office.wait(mail.id, State.SEEN, SECONDS)
+        again = await desk.office.send(maria.uid, bob.uid, "pay", key="k", expects_reply=False)
+        assert again.id == mail.id
+        await pruner(desk, 31, messages="30d").prune()
+
+        for _ in range(2):
+            with pytest.raises(Conflict, match=time.strftime("on %Y-%m-%d", time.gmtime())):
+                await desk.office.send(maria.uid, bob.uid, "pay", key="k")
+        # What is stored past the post office counts no more either.
+        forged = Envelope(mail.id, bob.uid, json.loads(str(mail.message)), time.time())
+        subject = subjects.inbox(bob.uid, maria.uid)
+        await desk.bus.publish(subject, forged.encode())
+        await desk.folded()
+        assert await kept(desk) == []
+        # A copy of the rows and the log behind it know it, too.
+        kept_copy = tmp_path / "snapshots" / snapshot.NAME
+        await asyncio.to_thread(copying.take, desk.database, kept_copy, "default")
+        await rebuild(desk.database, desk.admin, projection.RULES, kept_copy)
+        with pytest.raises(Conflict):
+            await desk.office.send(maria.uid, bob.uid, "pay", key="k")
+        # Another recipient, key or sender is another message.
+        for sender, recipient, key in ((maria, eve, "k"), (maria, bob, "l"), (eve, bob, "k")):
+            await desk.office.send(sender.uid, recipient.uid, "pay", key=key)
+        assert len(await kept(desk)) == 3
+
+        await pruner(desk, 368).prune()
+        new = await desk.office.send(maria.uid, bob.uid, "pay", key="k")
+        assert (new.id, new.text) == (mail.id, "pay")
 
 
 async def test_what_was_given_up_is_gone_from_the_log_and_no_rebuild_brings_it_back(tmp_path: Path):

@@ -145,7 +145,7 @@ SUMMARIES = {
     "nats": "Run on a NATS of your own.",
     "backup": "Write the whole post room into a file, while it runs.",
     "restore": "Restore a backup into an empty state folder.",
-    "admin": "Repair what belongs to a post room that is down.",
+    "admin": "Check a post room, and repair one that is down.",
 }
 
 SHARED = {

@@ -73,6 +73,7 @@ WORDS: dict[str, Words | tuple[Words, ...]] = {
     "backup.create": Words("back_up", "file passphrase", extra=6 * 60 * MINUTE),
     "retention.due": Words("excess", gives="retention", extra=10 * MINUTE),
     "retention.prune": Words("give_up", gives="retention", extra=10 * MINUTE),
+    "integrity.check": Words("integrity", extra=10 * MINUTE),
     "workers.leftovers": (
         Words("left", "repository", extra=MINUTE),
         Words("leftovers", gives="leftovers", extra=MINUTE),

@@ -21,6 +21,7 @@ from postroom.control.ops import (
     events,
     feeds,
     inbox,
+    integrity,
     keys,
     mcp,
     messages,
@@ -61,7 +62,7 @@ _NOUNS = (
     ),
     *(sessions,),
     *(reports, messages, inbox, feeds, events, terminals, deadletters, alerts, credentials, audit),
-    *(trust, retention, room, orgs, openings, backup, metrics, mcp),
+    *(trust, retention, integrity, room, orgs, openings, backup, metrics, mcp),
 )
 
 OPERATIONS: tuple[Operation, ...] = tuple(chain.from_iterable(each.operations for each in _NOUNS))

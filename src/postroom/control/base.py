@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import re
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from postroom.mail.alerts import AlertService
 from postroom.mail.clerk import Clerk, Expiry
 from postroom.mail.deadletters import DeadLetterMover, DeadLetterService
 from postroom.mail.inbox import Inboxes
+from postroom.mail.integrity import AlteredAlerts, sign_all
 from postroom.mail.office import PostOffice
 from postroom.mail.outbox import Outbox
 from postroom.mail.relay import Relay
@@ -55,6 +57,7 @@ from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate_patiently
 from postroom.store.place import place_of
+from postroom.store.signing import Signer
 from postroom.tasks import rules as task_rules
 from postroom.tasks.chain import Chain
 from postroom.tasks.clerk import TaskClerk
@@ -162,11 +165,14 @@ async def open_base(
     Raises:
         TimeoutError: folding took longer than `FOLD_DEADLINE`.
     """
-    database = Database(place_of(settings))
+    keys, signer = trust.message_keys(), signer_of(trust)
+    database = Database(place_of(settings), signer)
     stack.push_async_callback(database.close)
     await migrate_patiently(database)
     if not settings.memory:
         await catch_up(database, copying.last(settings.snapshots))
+    if keys.unsigned or keys.former:
+        await sign_messages(settings, trust, database)
     bus, admin, behind = await open_bus(settings, trust, installation.host, stack)
     directory = Directory(database, org=trust.org)
     changes = Changes()
@@ -194,6 +200,7 @@ async def open_base(
     # It waits out by itself what passes; anything else means that log and database do not belong together.
     background.supervise("fold", fold.run, fatal=(Exception,))
     background.tell_by(alerts.tell, left=True)
+    background.supervise("altered-messages", AlteredAlerts(signer, alerts.raise_alert).run)
     if kept := database.place.kept:
         text = f"its database was brought to this version; as it was before, it is in {kept}"
         await append_alert(bus, Alert("database-migrated", text))
@@ -252,6 +259,30 @@ async def open_base(
         background=background,
         behind=behind,
     )
+
+
+def signer_of(trust: Trust) -> Signer:
+    """What signs the messages of that organisation."""
+    keys = trust.message_keys()
+    return Signer(trust.org, keys.secrets, unsigned=keys.unsigned)
+
+
+async def sign_messages(settings: Settings, trust: Trust, database: Database) -> None:
+    """Sign all messages with the present key, those of the last snapshot too; then the former keys are dropped.
+
+    After a kill at any point it is done again.
+
+    Raises:
+        StateUnwritable: the disk is full; the former keys still count.
+    """
+    signed = await sign_all(database)
+    if not settings.memory and (kept := copying.last(settings.snapshots)) is not None:
+        await asyncio.to_thread(copying.take, database, kept, trust.org)
+    keys = trust.messages_signed()
+    if database.signer is not None:
+        database.signer.use(keys.secrets)
+        database.signer.unsigned = False
+    log.info("%d messages were signed", signed)
 
 
 async def _callers(

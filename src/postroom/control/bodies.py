@@ -134,7 +134,7 @@ class SyncBody(Body):
 class RotateBody(Body):
     """`POST /v1/trust/rotate`."""
 
-    kind: Literal["agents", "account", "operator", "proxy"]
+    kind: Literal["agents", "account", "operator", "proxy", "messages"]
 
 
 class CredentialBody(Body):

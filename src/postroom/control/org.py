@@ -28,7 +28,7 @@ from postroom.control.a2a.door import A2ADoor
 from postroom.control.agent_requests import AgentRequests
 from postroom.control.api import build_api
 from postroom.control.app import Installation, OrgGateway
-from postroom.control.base import Base, connect, open_base
+from postroom.control.base import Base, connect, open_base, sign_messages
 from postroom.control.in_flight import Guard
 from postroom.control.orgs import Orgs
 from postroom.control.parts import Parts
@@ -52,6 +52,7 @@ from postroom.errors import PostroomError, ServerFailed
 from postroom.feed.records import watch_bus
 from postroom.identity.account_publisher import BEHIND, Accounts, delete_accounts, system_connection
 from postroom.identity.jwt import Credential
+from postroom.identity.keyring import MessageKeys
 from postroom.identity.tokens import OperatorKey
 from postroom.identity.trust import Trust
 from postroom.mail.clerk import Stale
@@ -257,7 +258,9 @@ async def _open_parts(
         reports=reports,
         assigner=TaskAssigner(tasks, requests, base.directory, search),
         retries=TaskRetries(tasks, base.database),
-        rotation=Rotation(trust, installation.host, accounts, renew_edge),
+        rotation=Rotation(
+            trust, installation.host, accounts, renew_edge, sign=partial(_sign_anew, base)
+        ),
         blobs=blobs,
         audit=await _open_audit(base, stack),
         terminals=terminals,
@@ -383,6 +386,13 @@ async def _fail_at_work(base: Base, tasks: OrgTaskService, worker: str, why: str
         await tasks.fail_at_work(worker, why)
     except PostroomError as error:
         log.error("the current tasks of %s are still open: %s", worker, error)
+
+
+async def _sign_anew(base: Base, keys: MessageKeys) -> None:
+    """Sign all messages with the present one of `keys`."""
+    if base.database.signer is not None:
+        base.database.signer.use(keys.secrets)
+    await sign_messages(base.settings, base.trust, base.database)
 
 
 async def _open_blobs(base: Base, stack: AsyncExitStack) -> BlobService:

@@ -16,6 +16,7 @@ from postroom.bus.host import BusHost
 from postroom.control.holders import ask_to_renew, holders
 from postroom.errors import Conflict
 from postroom.identity.account_publisher import Accounts
+from postroom.identity.keyring import MessageKeys
 from postroom.identity.rotating import Role
 from postroom.identity.trust import Trust
 from postroom.protocol import answers
@@ -50,6 +51,7 @@ class Rotation:
 
     Args:
         renew_own: gives the control plane's connection to the agents' account a new credential.
+        sign: signs all messages in the database with the present key.
     """
 
     def __init__(
@@ -60,16 +62,18 @@ class Rotation:
         renew_own: Callable[[], Awaitable[None]],
         *,
         move_timeout: float = MOVE_TIMEOUT,
+        sign: Callable[[MessageKeys], Awaitable[None]],
     ) -> None:
         self._trust = trust
         self._host = host
         self._accounts = accounts
         self._renew_own = renew_own
         self._move_timeout = move_timeout
+        self._sign = sign
         self._turn = asyncio.Lock()
 
     async def rotate(self, kind: str) -> Rotated:
-        """Rotate `agents`, `account`, `operator` or `proxy`.
+        """Rotate `agents`, `account`, `operator`, `proxy` or `messages`.
 
         Raises:
             Conflict: another rotation is under way; or somebody else's servers do not know the new key yet. Then the
@@ -84,6 +88,9 @@ class Rotation:
                     return await self._operator()
                 case "proxy":
                     return await self._proxy()
+                case "messages":
+                    await self._sign(self._trust.rotate_message_keys())
+                    return Rotated(("messages",))
                 case "account":
                     return await self._signing(Role.AGENTS, Role.WORKERS, Role.CONTROL)
             return await self._signing(Role.AGENTS, Role.WORKERS)

@@ -7,8 +7,9 @@ leaves the old one or the new one. The caller holds the lock of the state folder
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,33 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
+class MessageKeys:
+    """The secrets that sign the messages in the database of one organisation, as base64url.
+
+    Attributes:
+        present: signs.
+        former: what they have signed is signed again, and counts until then.
+        unsigned: there are messages from before, which are to be signed.
+    """
+
+    present: str = field(repr=False)
+    former: tuple[str, ...] = field(default=(), repr=False)
+    unsigned: bool = False
+
+    @classmethod
+    def generate(cls, *, unsigned: bool = False) -> MessageKeys:
+        """A new secret."""
+        return cls(secrets.token_urlsafe(32), unsigned=unsigned)
+
+    @property
+    def secrets(self) -> list[bytes]:
+        """All of them, the present one first."""
+        return [secret.encode() for secret in (self.present, *self.former)]
+
+
+@dataclass(frozen=True, slots=True)
 class OrgKeys:
-    """Keys of one organisation, all of kind account.
+    """Keys of one organisation, of kind account but for those of its messages.
 
     Attributes:
         core: account of JetStream and the control plane.
@@ -36,6 +62,7 @@ class OrgKeys:
         dated_from: epoch second that the JWT of edge is at least dated; each revocation moves it on. Of two JWTs with
             one
             date a starting server takes its configured one, which may be the older one.
+        messages: None for an organisation from before there were any.
     """
 
     core: KeyPair
@@ -47,12 +74,13 @@ class OrgKeys:
     dated_from: int = 0
     revoked_until: Mapping[str, int] = field(default_factory=dict)
     retiring: Mapping[str, str] = field(default_factory=dict)
+    messages: MessageKeys | None = None
 
     @classmethod
     def generate(cls) -> OrgKeys:
         """Keys of a new organisation."""
         core, edge, agents, control, workers = (KeyPair.generate(Kind.ACCOUNT) for _ in range(5))
-        return cls(core, edge, agents, control, workers)
+        return cls(core, edge, agents, control, workers, messages=MessageKeys.generate())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +133,13 @@ def _org(document: Mapping[str, Any]) -> OrgKeys:
         dated_from=int(document["dated_from"]),
         revoked_until={str(key): int(at) for key, at in document.get("revoked_until", {}).items()},
         retiring={str(key): str(role) for key, role in document.get("retiring", {}).items()},
+        messages=_messages(document["messages"]) if "messages" in document else None,
     )
+
+
+def _messages(document: Mapping[str, Any]) -> MessageKeys:
+    former = tuple(map(str, document["former"]))
+    return MessageKeys(str(document["present"]), former, document["unsigned"] is True)
 
 
 def _parse(text: str) -> Keyring:
@@ -131,6 +165,7 @@ def _parse(text: str) -> Keyring:
 
 def _render(keyring: Keyring) -> str:
     def org(keys: OrgKeys) -> dict[str, Any]:
+        messages = {} if keys.messages is None else {"messages": asdict(keys.messages)}
         return {
             "core": keys.core.seed,
             "edge": keys.edge.seed,
@@ -141,6 +176,7 @@ def _render(keyring: Keyring) -> str:
             "dated_from": keys.dated_from,
             "revoked_until": dict(keys.revoked_until),
             "retiring": dict(keys.retiring),
+            **messages,
         }
 
     document: dict[str, Any] = {

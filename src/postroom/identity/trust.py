@@ -16,7 +16,7 @@ from postroom.errors import Conflict, NotFound
 from postroom.identity import jwt, keyring, minting, rotating
 from postroom.identity.cardkey import CardKey
 from postroom.identity.jwt import Credential
-from postroom.identity.keyring import Keyring, OrgKeys
+from postroom.identity.keyring import Keyring, MessageKeys, OrgKeys
 from postroom.identity.nkeys import KeyPair, Kind
 from postroom.identity.rotating import Role
 from postroom.protocol.answers import TrustKey
@@ -303,6 +303,32 @@ class Trust:
     def key_list(self) -> list[TrustKey]:
         """Public keys (see `rotating.listed`)."""
         return rotating.listed(self._keys, self.org)
+
+    # Messages in the database.
+
+    def message_keys(self) -> MessageKeys:
+        """The secrets that sign them; made for an organisation from before there were any, whose messages are unsigned.
+
+        Raises:
+            StateUnwritable: they cannot be kept.
+        """
+        found = self._org.messages
+        return found or self._keep_messages(MessageKeys.generate(unsigned=True))
+
+    def rotate_message_keys(self) -> MessageKeys:
+        """Sign with a new secret; the former ones check until `messages_signed`."""
+        before = self.message_keys()
+        former = (before.present, *before.former)
+        return self._keep_messages(replace(MessageKeys.generate(), former=former))
+
+    def messages_signed(self) -> MessageKeys:
+        """Note that all messages are signed with the present secret; the former ones are dropped."""
+        return self._keep_messages(MessageKeys(self.message_keys().present))
+
+    def _keep_messages(self, keys: MessageKeys) -> MessageKeys:
+        own = replace(self._org, messages=keys)
+        self._save(replace(self._keys, orgs={**self._keys.orgs, self.org: own}))
+        return keys
 
     # Inner parts.
 

@@ -12,8 +12,13 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 from postroom.directory.agents import Takers, check_files, resolve
-from postroom.directory.grants import Decisions, GrantScope, reach
-from postroom.errors import InvalidInput, NotFound, RequestTimeout
+from postroom.directory.grants import Decisions
+from postroom.directory.grants import GrantScope
+from postroom.directory.grants import reach
+from postroom.errors import InvalidInput
+from postroom.errors import NotFound
+from postroom.errors import RequestTimeout
+from postroom.errors import MessageAltered
 from postroom.mail import views
 from postroom.mail.views import Mail, Post
 from postroom.projection.changes import (
@@ -242,11 +247,21 @@ class MailReader:
         return mail
 
     async def _read(self, message_id: str, only: str = "") -> tuple[Mail | None, bool]:
-        """The message, and whether it is folded; raises NotFound where nobody knows it."""
+        """The message, and whether it is folded.
+
+        Raises:
+            NotFound: nobody knows it.
+            MessageAltered: it is not as it was stored.
+        """
         sent = self._unfolded.get(message_id)
 
         def find(store: Store) -> Mail | None:
             row = store.messages.message_by_id(message_id)
+            if row is not None and row.altered:
+                raise MessageAltered(
+                    f"message {message_id!r} is not as it was stored, so it is not shown",
+                    remedy="its operator finds all such messages: postroom admin verify",
+                )
             return None if row is None else views.mails(store, [row])[0]
 
         mail = await self._database.point(find)
@@ -362,6 +377,7 @@ class PostOffice(MailReader):
             ContentNotTaken: the recipient's card says that it does not take a part.
             InvalidInput: nothing is said, a malformed part, a blob that the sender may not read, a negative time, or
                 no such message to reply to.
+            Conflict: a message was sent under that key that is kept no more.
             StreamFull: the recipient's inbox is full.
             StateUnwritable: the disk is full.
             RequestTimeout, BusDisconnected: perhaps sent; send again with the same key.
@@ -440,7 +456,7 @@ class PostOffice(MailReader):
 
             def earlier(message_id: str) -> Awaitable[MessageRow | None]:
                 return self._database.point(
-                    lambda store: store.messages.message_of(sender, message_id)
+                    lambda store: store.messages.earlier(sender, message_id)
                 )
 
             subject = subjects.inbox(to.uid, author.agent.uid)

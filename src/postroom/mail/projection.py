@@ -38,10 +38,11 @@ MAX_SHOWN_RECIPIENT = 128
 # ── INBOX ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _fold_message(store: Store, record: Message) -> list[Change]:
+def message_of(record: Message) -> MessageRow | None:
+    """The row of a record of INBOX, as it is before any receipt; None for a record that is no message."""
     tokens = record.subject.split(".")
     if len(tokens) != 4 or not is_uid(tokens[3]):
-        return []
+        return None
     _, recipient, _, sender = tokens
     try:
         row = _message_row(record, sender, recipient)
@@ -53,7 +54,12 @@ def _fold_message(store: Store, record: Message) -> list[Change]:
         row = replace(row, state=State.DEAD.value, reason=reason, final=True)
     if len(recipient) > MAX_SHOWN_RECIPIENT:
         row = replace(row, recipient=recipient[:MAX_SHOWN_RECIPIENT])
-    if not store.messages.insert_message(row):
+    return row
+
+
+def _fold_message(store: Store, record: Message) -> list[Change]:
+    row = message_of(record)
+    if row is None or not store.messages.insert_message(row):
         # The sender stored the same message again after the server's window of de-duplication: the first one counts.
         return []
     for early in store.records.take_early_receipts(row.sender, row.id):

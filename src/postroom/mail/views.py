@@ -44,6 +44,7 @@ class Mail:
         redelivered: its reader may have been given it before, and has not acknowledged it.
         how: it was delivered, as its recipient says; "" for not said.
         note: what its sender is told when it is accepted, "" for nothing.
+        altered: it is not as it was stored, so nothing is shown of what it says.
     """
 
     seq: int
@@ -70,6 +71,7 @@ class Mail:
     redelivered: bool = False
     how: str = ""
     note: str = ""
+    altered: bool = False
 
     @property
     def unsized(self) -> bool:
@@ -107,6 +109,8 @@ class Mail:
             document["how"] = self.how
         if self.note:
             document["note"] = self.note
+        if self.altered:
+            document["altered"] = True
         if about := about_in(message):
             document["about"] = about
         return document
@@ -231,6 +235,7 @@ def shown(
         attempts=attempts or int(handed_over),
         answer=answer,
         task=task_id(row.recipient, row.sender, row.id) if row.requests else "",
+        altered=row.altered,
     )
 
 

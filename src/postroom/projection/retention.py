@@ -55,6 +55,12 @@ LEAST = DAY
 """Seconds that everything is kept at least: a message that is sent again under its key is known that long."""
 
 
+REMEMBERED = 366 * DAY
+"""Seconds for which it is known that a message was sent, after it was given up: who sends it again under its key is
+told so.
+"""
+
+
 @dataclass(slots=True)
 class Pruned:
     """What goes, or went, of one kind and project; `oldest` is the instant at which the oldest ended."""
@@ -135,6 +141,9 @@ class Pruner:
     async def prune(self) -> list[Pruned]:
         """Give up what is due; returns what it was. Open messages and tasks always stay."""
         found = await self._all(give_up=True)
+        await self._write(
+            lambda store: pruning.forget_given_up(store.session, self._clock() - REMEMBERED)
+        )
         age = self._keeping.of("messages", "").seconds
         if age is not None:
             before = self._clock() - max(age, LEAST)

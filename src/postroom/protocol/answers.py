@@ -8,6 +8,7 @@ from typing import Any, NotRequired, TypedDict
 from postroom.protocol.shapes import (
     Activity,
     Alert,
+    AlteredMail,
     Announcement,
     Approval,
     Blob,
@@ -238,6 +239,15 @@ class Retention(TypedDict):
 
     retention: list[Excess]
     next: None
+
+
+class Integrity(TypedDict):
+    """A check of all messages: `first` are from before messages were signed, `named` the first altered ones."""
+
+    messages: int
+    first: int
+    altered: int
+    named: list[AlteredMail]
 
 
 class CardKeys(TypedDict):

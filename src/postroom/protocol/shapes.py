@@ -215,6 +215,7 @@ Mail = TypedDict(
         "note": NotRequired[str],
         "about": NotRequired[str],
         "timed_out": NotRequired[bool],
+        "altered": NotRequired[bool],
     },
 )
 Mail.__doc__ = """A message to one agent; `parts` are A2A's, `text` joins their texts.
@@ -223,8 +224,13 @@ Mail.__doc__ = """A message to one agent; `parts` are A2A's, `text` joins their 
 `task` is the id of the task that it requests. `redelivered`: its reader may have been given it before.
 `about` is the id of the task that it brings news of.
 `how` says how it was delivered, where its recipient told. `note` is for its sender, in the answer to `send` alone.
-`timed_out`: the caller waited in vain.
+`timed_out`: the caller waited in vain. `altered`: it is not as it was stored, so what it says is not shown.
 """
+
+AlteredMail = TypedDict("AlteredMail", {"id": str, "from": Party, "to": Party, "at": Time})
+AlteredMail.__doc__ = (
+    """A message that is not as it was stored; its parties are as its row names them now."""
+)
 
 Post = TypedDict(
     "Post",

@@ -37,6 +37,7 @@ from postroom.store.pushes import PushStore
 from postroom.store.records import RecordStore
 from postroom.store.session import Session
 from postroom.store.sessions import SessionStore
+from postroom.store.signing import Signer
 from postroom.store.sqlite import SQLitePlace
 from postroom.store.tasks import TaskStore
 from postroom.store.workers import WorkerStore
@@ -73,6 +74,7 @@ class Store:
         session: Session,
         tasks: Tasks | None = None,
         task_tables: TaskTables | None = None,
+        signer: Signer | None = None,
     ) -> None:
         self.session = session
         self.task_tables = task_tables
@@ -91,7 +93,7 @@ class Store:
         self.announcements = AnnouncementStore(session)
         self.approvals = ApprovalStore(session)
         self.events = EventStore(session)
-        self.messages = MessageStore(session)
+        self.messages = MessageStore(session, signer)
         self.pending = PendingStore(session)
         self.records = RecordStore(session)
         self.tasks: Tasks = tasks or TaskStore(session)
@@ -132,22 +134,25 @@ class Database:
 
     Args:
         place: where it is; a path means SQLite with the projection in that file, None SQLite in memory.
+        signer: of the messages in it; None signs and checks none.
     """
 
-    def __init__(self, place: Place | Path | None = None) -> None:
+    def __init__(self, place: Place | Path | None = None, signer: Signer | None = None) -> None:
+        self.signer = signer
         self.place = SQLitePlace(place) if place is None or isinstance(place, Path) else place
-        self._writer = _Pool(partial(self.place.connect, writes=True))
+        pool = partial(_Pool, signer=signer)
+        self._writer = pool(partial(self.place.connect, writes=True))
         self._write_thread = ThreadPoolExecutor(1, "store-write")
         self._readers, self._read_threads = self._writer, self._write_thread
         if not self.place.shared:
-            self._readers = _Pool(partial(self.place.connect, writes=False))
+            self._readers = pool(partial(self.place.connect, writes=False))
             self._read_threads = ThreadPoolExecutor(READERS, "store-read")
         self._reading = partial(self._readers.run, accounts=False)
         self._here: _Pool | None = None
         self._folding: _Pool | None = None
         if self.place.inline:
-            self._here = _Pool(partial(self.place.connect, writes=False, timeout=0.0))
-            self._folding = _Pool(partial(self.place.connect, writes=True, timeout=0.0))
+            self._here = pool(partial(self.place.connect, writes=False, timeout=0.0))
+            self._folding = pool(partial(self.place.connect, writes=True, timeout=0.0))
         self._waiting = 0
         self._refused = 0
         self._writes = 0
@@ -230,7 +235,7 @@ class Database:
         """A consistent view on a connection of its own, for as long as a thread of the caller's needs it."""
         if self.place.shared:
             raise InvalidInput("a database in memory has no second connection")
-        pool = _Pool(partial(self.place.connect, writes=False))
+        pool = _Pool(partial(self.place.connect, writes=False), self.signer)
         with ExitStack() as stack:
             stack.callback(pool.close)
             yield stack.enter_context(pool.viewing())
@@ -331,8 +336,11 @@ def _call(work: Callable[[], T]) -> T:
 class _Pool:
     """The connections of the threads of one kind: as many as work at the same time."""
 
-    def __init__(self, connect: Callable[[], StoreConnection]) -> None:
+    def __init__(
+        self, connect: Callable[[], StoreConnection], signer: Signer | None = None
+    ) -> None:
         self._connect = connect
+        self._signer = signer
         self._idle: SimpleQueue[tuple[StoreConnection, Store]] = SimpleQueue()
         # Threads add to it without a lock: of two at once one may be lost, which a metric can bear.
         self.seconds = 0.0
@@ -358,7 +366,8 @@ class _Pool:
             return self._idle.get_nowait()
         except Empty:
             connection = self._connect()
-            store = Store(connection.session, connection.tasks, connection.task_tables)
+            tasks = connection.tasks, connection.task_tables
+            store = Store(connection.session, *tasks, self._signer)
             return connection, store
 
     def close(self) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
+from typing import Any
 
 from sqlalchemy import and_, bindparam, false, func, or_, select, update
 
+from postroom.errors import Conflict
 from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.receipts import State
-from postroom.store.schema import announcements, messages
+from postroom.store.schema import announcements, given_up, messages
 from postroom.store.session import Session, among, insert_new, prepared, values_of
+from postroom.store.signing import ALTERED, Signer
+from postroom_a2a.times import format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,7 @@ class MessageRow:
         final: no further state follows.
         requests: it requests a task.
         task: id of the task that its sender was at, as the sender says; "" for none.
+        signature: proves the rest (`store.signing`); "" for one that nobody has signed.
     """
 
     seq: int
@@ -47,6 +53,12 @@ class MessageRow:
     requests: bool = False
     subject: str = ""
     task: str = ""
+    signature: str = ""
+
+    @property
+    def altered(self) -> bool:
+        """Whether somebody has changed it in the database; then nothing is shown of what it says."""
+        return self.signature == ALTERED
 
 
 COLUMNS = [messages.c[field.name] for field in fields(MessageRow)]
@@ -84,6 +96,24 @@ _IDS_BETWEEN = prepared(
 _AT = prepared(select(*COLUMNS).where(messages.c.seq == bindparam("at")))
 _AMONG = prepared(select(*COLUMNS).where(among(messages.c.seq, "seqs")))
 _SET_STATE = prepared(update(messages).where(messages.c.seq == bindparam("at")))
+_ANY_PAST = prepared(
+    select(*COLUMNS)
+    .where(messages.c.seq > bindparam("after"))
+    .order_by(messages.c.seq)
+    .limit(bindparam("most"))
+)
+_GIVEN_UP = prepared(
+    select(given_up.c.stored_at).where(
+        given_up.c.sender == bindparam("sender"), given_up.c.id == bindparam("message_id")
+    )
+)
+_STATE = ("state", "reason", "final", "updated_at")
+"""Columns that change; no signature covers them."""
+_SAYS = ("subject", "context_id", "reply_to", "requeue_of", "task")
+"""Further columns in which a message says something."""
+NOT_SHOWN = "[this message is not as it was stored, so it is not shown]"
+"""The text of an altered message, wherever it is read."""
+_NOTHING = json.dumps({"parts": [{"text": NOT_SHOWN}]})
 _ANSWERS = prepared(
     # The index is partial.
     select(*COLUMNS).where(among(messages.c.reply_to, "ids"), messages.c.reply_to != "")
@@ -174,22 +204,78 @@ def page(limit: int) -> int:
 
 
 class MessageStore:
-    """Messages and their states."""
+    """Messages and their states.
 
-    def __init__(self, session: Session) -> None:
+    Args:
+        signer: signs what is stored, and checks what is read; None where nobody reads what they say.
+    """
+
+    def __init__(self, session: Session, signer: Signer | None = None) -> None:
         self._session = session
+        self._signer = signer
 
     def insert_message(self, row: MessageRow) -> bool:
-        """Store a message; False without effect if its sender has used that id before."""
-        return self._session.run(_INSERT, values_of(row)) == 1
+        """Store a message; False without effect if its sender has used that id before, also of one that is kept no
+        more.
+        """
+        if self.given_up(row.sender, row.id) is not None:
+            return False
+        values = values_of(row)
+        if self._signer is not None:
+            values["signature"] = self._signer.sign(row)
+        return self._session.run(_INSERT, values) == 1
+
+    def _row(self, *values: Any) -> MessageRow:
+        row = MessageRow(*values)
+        if self._signer is None or self._signer.genuine(row):
+            return row
+        nothing = dict.fromkeys(_SAYS, "")
+        return replace(row, text=NOT_SHOWN, message=_NOTHING, signature=ALTERED, **nothing)
+
+    def unchecked(self, after: int, limit: int) -> list[MessageRow]:
+        """The first messages past sequence `after`, as the database has them."""
+        return self._session.all(MessageRow, _ANY_PAST, after=after, most=page(limit))
+
+    def sign(self, seq: int, signature: str) -> None:
+        """Give a message another signature."""
+        self._session.run(_SET_STATE, {"at": seq, "signature": signature})
+
+    def put_back(self, row: MessageRow) -> None:
+        """Let a message say again what `row` says, with a signature; its state stays."""
+        values = values_of(row)
+        for name in _STATE:
+            del values[name]
+        del values["seq"]
+        values["signature"] = "" if self._signer is None else self._signer.sign(row)
+        self._session.run(_SET_STATE, {"at": row.seq, **values})
+
+    def given_up(self, sender: str, message_id: str) -> float | None:
+        """When the message that `sender` sent under that id was stored, if it is kept no more."""
+        return self._session.scalar(_GIVEN_UP, sender=sender, message_id=message_id)
 
     def message_of(self, sender: str, message_id: str) -> MessageRow | None:
         """The message that `sender` sent under that id."""
-        return self._session.first(MessageRow, _OF, sender=sender, message_id=message_id)
+        return self._session.first(self._row, _OF, sender=sender, message_id=message_id)
+
+    def earlier(self, sender: str, message_id: str) -> MessageRow | None:
+        """As `message_of`, for who sends again under a key.
+
+        Raises:
+            Conflict: the message is kept no more.
+        """
+        row = self.message_of(sender, message_id)
+        at = self.given_up(sender, message_id) if row is None else None
+        if at is not None:
+            day = format_time(at).partition("T")[0]
+            raise Conflict(
+                f"this was sent under the same key on {day}, and is kept no more; it is not sent again",
+                remedy="give another key if you mean a new message",
+            )
+        return row
 
     def message_by_id(self, message_id: str) -> MessageRow | None:
         """The message with that id; the first in the log, if a second sender has copied the id."""
-        return self._session.first(MessageRow, _BY_ID, message_id=message_id)
+        return self._session.first(self._row, _BY_ID, message_id=message_id)
 
     def ids_by_prefix(self, prefix: str, limit: int, party: str = "") -> list[str]:
         """The first message ids with that hexadecimal prefix; with `party` of messages from or to that uid."""
@@ -200,11 +286,11 @@ class MessageStore:
 
     def message_at(self, seq: int) -> MessageRow | None:
         """The message folded from that record of INBOX."""
-        return self._session.first(MessageRow, _AT, at=seq)
+        return self._session.first(self._row, _AT, at=seq)
 
     def messages_at(self, seqs: Iterable[int]) -> list[MessageRow]:
         """The messages folded from those records of INBOX, in their order."""
-        return sorted(self._session.all(MessageRow, _AMONG, seqs=seqs), key=_SEQ)
+        return sorted(self._session.all(self._row, _AMONG, seqs=seqs), key=_SEQ)
 
     def set_state(self, seq: int, state: State, *, final: bool, reason: str, at: float) -> None:
         """Store the new state of a message."""
@@ -221,7 +307,7 @@ class MessageStore:
         replies = (
             (by_id.get((row.reply_to, row.sender, row.recipient)), row)
             for row in sorted(
-                self._session.all(MessageRow, _ANSWERS, ids=ids), key=_SEQ, reverse=True
+                self._session.all(self._row, _ANSWERS, ids=ids), key=_SEQ, reverse=True
             )
         )
         return {seq: row for seq, row in replies if seq is not None}
@@ -231,7 +317,7 @@ class MessageStore:
         could.
         """
         statement = _INBOX_UNREAD if unread else _INBOX
-        return self._session.all(MessageRow, statement, to=recipient, most=page(limit))[::-1]
+        return self._session.all(self._row, statement, to=recipient, most=page(limit))[::-1]
 
     def delivered(self, recipient: str, reason: str, limit: int) -> list[str]:
         """Ids of the first messages that `recipient` has not seen, and whose receipt of `delivered` has that reason."""
@@ -254,7 +340,7 @@ class MessageStore:
             row
             for sender, recipient in {(one, other), (other, one)}
             for row in self._session.all(
-                MessageRow, statement, sender=sender, recipient=recipient, **values
+                self._row, statement, sender=sender, recipient=recipient, **values
             )
         ]
         found.sort(key=_SEQ)
@@ -262,7 +348,7 @@ class MessageStore:
 
     def to_past(self, recipient: str, after: int, limit: int) -> list[MessageRow]:
         """The first messages to `recipient` past sequence `after`, oldest first."""
-        return self._session.all(MessageRow, _TO_PAST, to=recipient, after=after, most=page(limit))
+        return self._session.all(self._row, _TO_PAST, to=recipient, after=after, most=page(limit))
 
     def search(
         self,
@@ -292,14 +378,14 @@ class MessageStore:
             found = found.where(or_(*(each.icontains(word, autoescape=True) for each in said)))
         if before:
             found = found.where(messages.c.seq < before)
-        return self._session.all(MessageRow, found)
+        return self._session.all(self._row, found)
 
     def unread_past(self, recipient: str, after: int, now: float, limit: int) -> list[MessageRow]:
         """The first messages to `recipient` past sequence `after` that it has not seen and at `now` still can, oldest
         first.
         """
         return self._session.all(
-            MessageRow, _UNREAD_PAST, to=recipient, after=after, now=now, most=page(limit)
+            self._row, _UNREAD_PAST, to=recipient, after=after, now=now, most=page(limit)
         )
 
     def unread_past_of(
@@ -307,18 +393,18 @@ class MessageStore:
     ) -> list[MessageRow]:
         """As `unread_past`, for several recipients together."""
         named = {"uids": set(recipients), "after": after, "now": now, "most": page(limit)}
-        return self._session.all(MessageRow, _UNREAD_PAST_OF, **named)
+        return self._session.all(self._row, _UNREAD_PAST_OF, **named)
 
     def named_to(self, recipient: str, ids: Iterable[str]) -> list[MessageRow]:
         """The messages to `recipient` with those ids, in their order; several senders may have used one id."""
         # By the ids alone, or SQLite would read all that the recipient has.
-        found = self._session.all(MessageRow, _NAMED, ids=set(ids))
+        found = self._session.all(self._row, _NAMED, ids=set(ids))
         return sorted((row for row in found if row.recipient == recipient), key=_SEQ)
 
     def sent_in(self, task: str, sender: str, after: int, limit: int) -> list[MessageRow]:
         """The first messages past sequence `after` that `sender` sent in the course of a task, oldest first."""
         named = {"of": task, "sender": sender, "past": after, "most": page(limit)}
-        return self._session.all(MessageRow, _OF_TASK, **named)
+        return self._session.all(self._row, _OF_TASK, **named)
 
     def requeues(self, ids: Iterable[str]) -> dict[tuple[str, str], str]:
         """(sender, id) of each dead message in `ids` to the message that repeats it."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import (
+    Float,
     and_,
     bindparam,
     delete,
@@ -23,6 +25,7 @@ from postroom.store.ports import Ended
 from postroom.store.schema import (
     announcements,
     deadletters,
+    given_up,
     memberships,
     messages,
     posts,
@@ -31,7 +34,7 @@ from postroom.store.schema import (
     sdk_events,
     workers,
 )
-from postroom.store.session import Session, among, octets, prepared
+from postroom.store.session import Prepared, Session, among, octets, prepared
 
 Sizes = list[tuple[tuple[str, ...], str, int]]
 """Bytes by the parties or by the project."""
@@ -100,6 +103,21 @@ _QUESTIONS = prepared(
         among(messages.c.id, "ids")
     )
 )
+_GIVE_UP = Prepared(
+    lambda dialect: (
+        dialect.insert(given_up)
+        .from_select(
+            ["sender", "id", "stored_at", "given_up_at"],
+            select(
+                messages.c.sender,
+                messages.c.id,
+                messages.c.stored_at,
+                bindparam("now", type_=Float),
+            ).where(among(messages.c.seq, "keys")),
+        )
+        .on_conflict_do_nothing()
+    )
+)
 _FORGET_MESSAGES = prepared(delete(messages).where(among(messages.c.seq, "keys")))
 
 
@@ -136,7 +154,14 @@ def _held_messages(store: Store, chosen: Sequence[Ended], gone: Collection[int])
     return held
 
 
+def forget_given_up(session: Session, before: float) -> int:
+    """Forget the ids of messages that were given up before `before`; returns how many."""
+    return session.run(delete(given_up).where(given_up.c.given_up_at < before))
+
+
 def _give_up_messages(store: Store, chosen: Sequence[Ended]) -> None:
+    keys = [row.key for row in chosen]
+    store.session.run(_GIVE_UP, {"keys": keys, "now": time.time()})
     store.session.run(_FORGET_MESSAGES, {"keys": [row.key for row in chosen]})
 
 

@@ -367,6 +367,7 @@ messages = Table(
     Column("requests", Boolean, nullable=False, server_default=text("0")),
     Column("subject", Text, nullable=False, server_default=text("''")),
     Column("task", Text, nullable=False, server_default=text("''")),
+    Column("signature", Text, nullable=False, server_default=text("''")),  # `store.signing`
     UniqueConstraint("sender", "id"),
     Index("ix_messages_task", "task", "seq", sqlite_where=text("task != ''")),
     Index("ix_messages_id", "id"),
@@ -382,6 +383,17 @@ messages = Table(
         "ix_messages_waiting", "stored_at", sqlite_where=text("final = 0 AND state = 'accepted'")
     ),
 )
+
+given_up = Table(
+    "given_up",
+    metadata,
+    Column("sender", Text, primary_key=True),
+    Column("id", Text, primary_key=True),  # a digest of sender, recipient and key
+    Column("stored_at", Float, nullable=False),
+    Column("given_up_at", Float, nullable=False),
+    Index("ix_given_up_given_up_at", "given_up_at"),
+)
+"""The messages that are kept no more, so that none of them is sent again under its key."""
 
 early_receipts = Table(
     "early_receipts",
@@ -574,6 +586,7 @@ IDENTITY = (*ACCOUNTS, *BLOBS)
 
 PROJECTION = (
     messages,
+    given_up,
     early_receipts,
     posts,
     announcements,

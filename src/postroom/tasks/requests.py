@@ -121,7 +121,7 @@ class Requests:
             return envelope(made)
 
         def earlier(made: str) -> Awaitable[MessageRow | None]:
-            return self._database.point(lambda store: store.messages.message_of(requester, made))
+            return self._database.point(lambda store: store.messages.earlier(requester, made))
 
         # The request must also fit the task's records, or the worker could only refuse it.
         _first(envelope(secrets.token_hex(16)), requester).encode()

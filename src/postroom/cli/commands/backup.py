@@ -14,11 +14,14 @@ from postroom.cli.declaring import Answer, answers, parameter
 from postroom.cli.options import chosen_org, state_folder, state_option
 from postroom.cli.output import print_json
 from postroom.errors import InvalidInput
-from postroom.view.words import ago
+from postroom.view.words import address, ago
+from postroom_a2a.text import one_line
 from postroom_a2a.times import format_time
 
 if TYPE_CHECKING:
-    from postroom.protocol.answers import Saved
+    from collections.abc import Iterator
+
+    from postroom.protocol.answers import Integrity, Saved
 
 passphrase_option = parameter(
     "--passphrase-file FILE: The first line of FILE is the passphrase; without it you are asked.",
@@ -115,7 +118,7 @@ def restore(file: Path, passphrase_file: str | None) -> Answer:
 @click.group("admin")
 @state_option(org=False, here=True)
 def admin() -> None:
-    """Repair what belongs to a post room that is down."""
+    """Check a post room, and repair what belongs to one that is down."""
 
 
 @admin.command("rebuild", short_help="Build the view of messages and posts again.")
@@ -127,8 +130,71 @@ def rebuild() -> Answer:
     from postroom.settings.sources import load
 
     settings = load(state_folder()).for_org(chosen_org() or DEFAULT_ORG)
-    run_rebuild(settings)
-    return {"rebuilt": str(settings.home)}, f"rebuilt {settings.home}"
+    mended = run_rebuild(settings)
+    lines = [f"rebuilt {settings.home}"]
+    if mended:
+        lines.append(f"{mended} altered message{'s' * (mended > 1)} mended from the log")
+    return {"rebuilt": str(settings.home), "mended": mended}, lines
+
+
+@admin.command("verify", short_help="Check that no message was changed in the database.")
+@answers(org=False, here=True)
+def verify(as_json: bool) -> None:
+    """Check the signature of every message of all organisations, while the post room runs or is down.
+
+    Every message that somebody has changed in the database is named, and the exit status is 10. `admin rebuild` gives
+    those back what the log still has.
+    """
+    from postroom.errors import MessageAltered
+
+    found = _verified()
+    altered = sum(checked["altered"] for checked in found.values())
+    if as_json:
+        print_json({"orgs": found})
+    else:
+        for org, checked in found.items():
+            for line in _said_of(org, checked):
+                click.echo(line)
+    if altered:
+        raise MessageAltered(
+            f"{altered:,} messages are not as they were stored",
+            remedy="postroom down, then postroom admin rebuild: the log may have what they said",
+        )
+
+
+def _verified() -> dict[str, Integrity]:
+    from postroom.client.locate import locate
+    from postroom.errors import NotRunning
+
+    state = state_folder()
+    try:
+        locate(state)
+    except NotRunning:
+        from postroom.control.verifying import verify_stopped
+        from postroom.settings.sources import load
+
+        return verify_stopped(load(state))
+    from postroom.client.http import Client
+
+    found = {}
+    with Client.at(state) as client:
+        orgs = [org["name"] for org in client.orgs()]
+    for org in orgs:
+        with Client.at(state, org) as client:
+            found[org] = client.integrity()
+    return found
+
+
+def _said_of(org: str, checked: Integrity) -> Iterator[str]:
+    first = (
+        f", {checked['first']:,} of them only since the first start that signed"
+        if checked["first"]
+        else ""
+    )
+    yield f"{one_line(org)}: {checked['messages']:,} messages are checked{first}"
+    for one in checked["named"]:
+        parties = f"{address(one['from'])} to {address(one['to'])}"
+        yield f"  altered: message {one_line(one['id'])} from {parties}, stored {one['at']}"
 
 
 @admin.command("move-store", short_help="Move all rows to another database.")

@@ -113,13 +113,17 @@ def listing(agent: str, ended: bool, signing: bool) -> Answer:
     parameter("--account kind: Instead, what an account signs with.", flag_value="account"),
     parameter("--operator kind: Instead, what signs accounts.", flag_value="operator"),
     parameter("--proxy kind: Instead, the gateway's.", flag_value="proxy"),
+    parameter(
+        "--messages kind: Instead, what signs messages in the database.", flag_value="messages"
+    ),
     pin_file_option,
 )
 def rotate(key: str, kind: str | None, pin_file: str | None) -> Answer:
     """Replace the API key KEY (an id of `keys list`, or operator), or without KEY the one in use.
 
     The former key is dead at once, and whatever it had opened is cut. With one of the first options it is a key that
-    signs credentials: workers move to the new one without a gap, then the former counts no more.
+    signs credentials: workers move to the new one without a gap, then the former counts no more. With --messages all
+    messages are signed again.
     """
     if kind is not None:
         if key:
