@@ -12,13 +12,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 from postroom.directory.agents import Takers, check_files, resolve
-from postroom.directory.grants import Decisions
-from postroom.directory.grants import GrantScope
-from postroom.directory.grants import reach
-from postroom.errors import InvalidInput
-from postroom.errors import NotFound
-from postroom.errors import RequestTimeout
-from postroom.errors import MessageAltered
+from postroom.directory.grants import Decisions, GrantScope, reach
+from postroom.errors import InvalidInput, MessageAltered, NotFound, RequestTimeout
 from postroom.mail import views
 from postroom.mail.views import Mail, Post
 from postroom.projection.changes import (
