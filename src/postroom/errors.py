@@ -20,6 +20,7 @@ The tree says whose fault it is, so that a caller can decide without reading tex
     │   ├── Forbidden
     │   │   ├── Unauthorized
     │   │   ├── NotLetIn
+    │   │   ├── NotInvited
     │   │   ├── PinRequired
     │   │   ├── PinWrong
     │   │   └── AddressRefused
@@ -115,6 +116,7 @@ __all__ = [
     "NameTaken",
     "NoResponders",
     "NotFound",
+    "NotInvited",
     "NotLetIn",
     "NotRunning",
     "NotShownYet",
@@ -183,6 +185,12 @@ class NotLetIn(Forbidden):
     """There is no such agent, or it has not let the caller in: which of both, nobody is told."""
 
     code = "not-let-in"
+
+
+class NotInvited(Forbidden):
+    """Nobody joins so: the invite or its code does not count, or the organisation takes nobody without one."""
+
+    code = "not-invited"
 
 
 class PinRequired(Forbidden):

@@ -184,7 +184,8 @@ class Endpoint:
 
     def _headers(self) -> dict[str, str]:
         named = {"User-Agent": self.program} if self.program else {}
-        return {"Authorization": f"Bearer {self._server.token}", **named}
+        token = self._server.token  # who joins has none yet
+        return {"Authorization": f"Bearer {token}", **named} if token else named
 
     def _connection(self) -> dict[str, Any]:
         """Arguments of an httpx2 client."""

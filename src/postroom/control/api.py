@@ -22,6 +22,7 @@ from postroom.control.ops import (
     feeds,
     inbox,
     integrity,
+    invites,
     keys,
     mcp,
     messages,
@@ -60,7 +61,7 @@ _NOUNS = (
         tasks,
         pushes,
     ),
-    *(sessions,),
+    *(sessions, invites),
     *(reports, messages, inbox, feeds, events, terminals, deadletters, alerts, credentials, audit),
     *(trust, retention, integrity, room, orgs, openings, backup, metrics, mcp),
 )

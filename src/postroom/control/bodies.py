@@ -15,8 +15,10 @@ from postroom.protocol.limits import (
     MAX_CONTEXT,
     MAX_DEPTH,
     MAX_DESCRIPTION,
+    MAX_EMAIL,
     MAX_EVENTS,
     MAX_HOW,
+    MAX_INVITE_USES,
     MAX_KEY,
     MAX_LABEL,
     MAX_LINK,
@@ -365,6 +367,30 @@ class ReplacingBody(Body):
     """`POST /v1/keys/{key}/rotate`; `pin` as in a KeyBody."""
 
     pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
+
+
+class InviteBody(Body):
+    """`POST /v1/invites`: the scopes are those of the keys, `pin` is as in a KeyBody; `expires_in` in seconds."""
+
+    kind: Literal["external", "human"] = "external"
+    scopes: Annotated[list[Scope], Field(max_length=len(Scope))] = []
+    uses: Annotated[int, Field(ge=1, le=MAX_INVITE_USES)] = 1
+    expires_in: Annotated[float, Field(gt=0, le=366 * 86400.0)] = 7 * 86400.0
+    pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
+
+
+class JoinBody(Body):
+    """`POST /v1/join`: the wanted nick, with `invite` and `code` of an invite, or without both.
+
+    `key` is a secret of 32 characters or more that the caller makes: who asks again with it gets the same agent.
+    """
+
+    display_name: Annotated[str, Field(min_length=1, max_length=64)]
+    invite: Annotated[str, Field(max_length=64)] = ""
+    code: Annotated[SecretStr, Field(max_length=64)] = SecretStr("")
+    owner_email: Annotated[str, Field(max_length=MAX_EMAIL)] = ""
+    card: dict[str, Any] | None = None
+    key: Annotated[SecretStr, Field(max_length=MAX_KEY)] = SecretStr("")
 
 
 class SessionBody(Body):

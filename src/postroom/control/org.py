@@ -43,6 +43,7 @@ from postroom.control.terminals import Terminals
 from postroom.directory.cards import Card
 from postroom.directory.claims import Claims
 from postroom.directory.iam import LocalIAM
+from postroom.directory.joining import Joining
 from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import Announcements, CardRegistry
@@ -252,6 +253,7 @@ async def _open_parts(
         outside=outside,
         sessions=sessions,
         claims=Claims(),
+        joining=Joining(base.database, base.directory, outside, iam),
         remotes=remotes,
         remote_work=remote,
         tasks=tasks,

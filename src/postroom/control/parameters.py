@@ -96,6 +96,8 @@ Sha256 = Annotated[str, Field(description="SHA-256 of the content, 64 hexadecima
 
 KeyRef = Annotated[str, Field(description="The id of the key; no part of what is secret.")]
 
+InviteRef = Annotated[str, Field(description="The id of the invite, which is in its link.")]
+
 NameRef = Annotated[str, Field(description="The name that it was made with.")]
 
 

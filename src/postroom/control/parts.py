@@ -12,6 +12,7 @@ from postroom.control.rotation import Rotation
 from postroom.control.terminals import Terminals
 from postroom.directory.claims import Claims
 from postroom.directory.iam import LocalIAM
+from postroom.directory.joining import Joining
 from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
@@ -42,6 +43,7 @@ class Parts(Base):
     outside: OutsideAgents
     sessions: Sessions
     claims: Claims
+    joining: Joining
     remotes: RemoteAgents
     remote_work: RemoteWork
     tasks: OrgTaskService

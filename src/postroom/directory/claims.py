@@ -24,6 +24,16 @@ _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 """Without those that look like others."""
 
 
+def new_code() -> str:
+    """A code for people: four groups of five letters and digits, which nobody can guess."""
+    return "-".join("".join(secrets.choice(_LETTERS) for _ in range(5)) for _ in range(4))
+
+
+def code_digest(code: str) -> str:
+    """The stored form of a code, however its letters were typed."""
+    return digest(code.strip().lower())
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What a code is for.
@@ -57,9 +67,9 @@ class Claims:
         }
         while len(kept) >= MOST:
             del kept[next(iter(kept))]
-        code = "-".join("".join(secrets.choice(_LETTERS) for _ in range(5)) for _ in range(4))
+        code = new_code()
         made = Offer(uid, key_id, nick, now + LIFE)
-        self._offers = {**kept, digest(code): made}
+        self._offers = {**kept, code_digest(code): made}
         return code, made
 
     def take(self, code: str, allowed: Callable[[Offer], bool]) -> Offer:
@@ -71,7 +81,7 @@ class Claims:
         Raises:
             NotFound: it is unknown, used, too old, or not for the caller.
         """
-        sha256 = digest(code.strip().lower())
+        sha256 = code_digest(code)
         offer = self._offers.get(sha256)
         if offer is None or offer.expires <= self._clock() or not allowed(offer):
             raise NotFound(
@@ -83,4 +93,4 @@ class Claims:
 
     def give_back(self, code: str, offer: Offer) -> None:
         """Have a code count again whose use has failed."""
-        self._offers[digest(code.strip().lower())] = offer
+        self._offers[code_digest(code)] = offer

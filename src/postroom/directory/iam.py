@@ -231,7 +231,7 @@ class LocalIAM(IAMProvider):
         new, sha256 = self._new(me, uid, scopes, name, expires_at)
 
         def store_it(store: Store) -> None:
-            self._check_maker(store, me)
+            self.check_maker(store, me)
             self._add(store, new.key, sha256)
 
         await self._database.write(store_it)
@@ -252,7 +252,7 @@ class LocalIAM(IAMProvider):
             key = replace(key, expires_at=_earlier(key.expires_at, me.expires_at))
 
         def exchange(store: Store) -> None:
-            self._check_maker(store, me)
+            self.check_maker(store, me)
             if not store.keys.revoke(old.id, now):
                 raise Conflict("that key was revoked", remedy="postroom keys create")
             self._add(store, key, digest(secret))
@@ -286,7 +286,7 @@ class LocalIAM(IAMProvider):
         new, sha256 = self._new(me, uid, scopes, "", expires_at)
 
         def also(store: Store, _: Agent) -> None:
-            self._check_maker(store, me)
+            self.check_maker(store, me)
             self._add(store, new.key, sha256)
 
         return await self._directory.register(nick, "human", uid=uid, also=also), new
@@ -323,13 +323,21 @@ class LocalIAM(IAMProvider):
         Raises:
             Unauthorized: the key of `me` was revoked meanwhile.
         """
-        self._check_maker(store, me)
+        self.check_maker(store, me)
         now = self._clock()
         ended = store.keys.revoke_all(uid, now)
         scopes = me.scopes & USUAL_SCOPES
-        new, sha256 = self._made(me, uid, scopes, SESSION_KEY, me.expires_at, now)
+        new, sha256 = _made(me.uid, uid, scopes, SESSION_KEY, me.expires_at, now)
         self._add(store, new.key, sha256)
         return new, ended
+
+    def first_key(
+        self, store: Store, agent: Agent, scopes: Collection[Scope], secret: str, made_by: str
+    ) -> NewKey:
+        """The key of an agent that has just joined, stored; `secret` is its text, `made_by` who has invited it."""
+        new, sha256 = _made(made_by, agent.uid, scopes, "", None, self._clock(), secret)
+        self._add(store, new.key, sha256)
+        return new
 
     def cut(self, ids: Collection[str]) -> None:
         """End the running requests of keys that were revoked."""
@@ -359,30 +367,9 @@ class LocalIAM(IAMProvider):
                 me.require(scope)
             # Otherwise a key that expires would be worth as much as one that does not.
             expires_at = _earlier(expires_at, me.expires_at)
-        return self._made(me, uid, scopes, name, expires_at, now)
+        return _made(me.uid, uid, scopes, name, expires_at, now)
 
-    @staticmethod
-    def _made(
-        me: Principal,
-        uid: str,
-        scopes: Collection[Scope],
-        name: str,
-        expires_at: float | None,
-        now: float,
-    ) -> tuple[NewKey, str]:
-        secret = new_api_key(uid)
-        key = ApiKey(
-            id=uuid.uuid4().hex,
-            uid=uid,
-            name=one_line(name, MAX_LABEL),
-            scopes=" ".join(scope.value for scope in Scope if scope in scopes),
-            created_at=now,
-            expires_at=expires_at,
-            made_by=me.uid,
-        )
-        return NewKey(key, secret), digest(secret)
-
-    def _check_maker(self, store: Store, me: Principal) -> None:
+    def check_maker(self, store: Store, me: Principal) -> None:
         """Raise Unauthorized if the maker's own key was revoked while its request ran: it must not outlive itself."""
         if me.key_id in ("", OPERATOR_KEY):
             return
@@ -428,6 +415,29 @@ def _not_valid() -> Unauthorized:
     return Unauthorized(
         "the API key is not valid", remedy="postroom keys create, by who has the scope admin"
     )
+
+
+def _made(
+    made_by: str,
+    uid: str,
+    scopes: Collection[Scope],
+    name: str,
+    expires_at: float | None,
+    now: float,
+    secret: str = "",
+) -> tuple[NewKey, str]:
+    """A key and its digest; nothing is stored. `secret` is its text, "" for a new one."""
+    secret = secret or new_api_key(uid)
+    key = ApiKey(
+        id=uuid.uuid4().hex,
+        uid=uid,
+        name=one_line(name, MAX_LABEL),
+        scopes=" ".join(scope.value for scope in Scope if scope in scopes),
+        created_at=now,
+        expires_at=expires_at,
+        made_by=made_by,
+    )
+    return NewKey(key, secret), digest(secret)
 
 
 def scopes_of(text: str) -> frozenset[Scope]:

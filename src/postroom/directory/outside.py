@@ -61,6 +61,7 @@ class OutsideAgents:
         card: Mapping[str, Any] | None = None,
         *,
         public: bool = False,
+        uid: str = "",
         first: Callable[[Store], None] | None = None,
         also: Callable[[Store, Agent], None] = lambda _store, _agent: None,
     ) -> Agent:
@@ -69,7 +70,7 @@ class OutsideAgents:
         Args:
             card: what its Agent Card says of it (`cards.read_given`).
             public: its card over HTTP is for everybody, also without a key.
-            first, also: as in `Directory.register`.
+            uid, first, also: as in `Directory.register`.
 
         Raises:
             InvalidInput, MessageTooLarge: the kind or the card is not valid.
@@ -84,7 +85,7 @@ class OutsideAgents:
             store.cards.set_card(agent.uid, stored, agent.created_at)
             also(store, agent)
 
-        agent = await self._directory.register(nick, kind, first=first, also=store)
+        agent = await self._directory.register(nick, kind, uid=uid, first=first, also=store)
         self._cards[agent.uid] = _card(agent, given)
         if public:
             self._public.add(agent.uid)

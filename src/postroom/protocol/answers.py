@@ -17,6 +17,7 @@ from postroom.protocol.shapes import (
     Dead,
     Excess,
     Interrupt,
+    Invite,
     Key,
     Leftover,
     Listed,
@@ -195,6 +196,13 @@ class Keys(TypedDict):
     """API keys, without their secrets."""
 
     keys: list[Key]
+    next: None
+
+
+class Invites(TypedDict):
+    """The invites of an organisation, the newest first."""
+
+    invites: list[Invite]
     next: None
 
 

@@ -237,6 +237,18 @@ MAX_PROJECTS = 256
 MAX_API_KEYS = 100
 """Keys of one agent: each of them is one more that may be lost."""
 
+MAX_CODE_TRIES = 20
+"""Tries of a wrong code for one invite: somebody guesses, and it counts no more."""
+
+MAX_INVITE_USES = 1000
+"""Uses of an invite: what a code that got out lets in."""
+
+MAX_STRANGERS = 10_000
+"""Agents of an organisation that came by open registration: each has an inbox, and nobody has asked for them."""
+
+MAX_EMAIL = 254
+"""Characters of an e-mail address (RFC 5321)."""
+
 MAX_SESSIONS = 500
 """Sessions of one person in terminals: each has an address and an inbox."""
 

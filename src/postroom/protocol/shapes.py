@@ -986,6 +986,40 @@ class NewPerson(Person):
     key: NewKey
 
 
+class Invite(TypedDict):
+    """An invite without its code. `state` is `valid`, `used`, `expired`, `revoked`, or `tried` (too many wrong codes).
+
+    `uses` are left; `kind` and `scopes` are those of who joins; `made_by` is a nick.
+    """
+
+    id: str
+    kind: str
+    scopes: list[str]
+    uses: int
+    state: str
+    made_by: str | None
+    created_at: Time
+    expires_at: Time
+
+
+class NewInvite(Invite):
+    """A new invite with its link, and its code, which no other answer has."""
+
+    link: str
+    code: str
+
+
+class Joined(TypedDict):
+    """Who has joined, with the first key; `joined` is `invite` or `open`."""
+
+    uid: str
+    nick: str
+    org: str
+    kind: str
+    joined: str
+    key: NewKey
+
+
 class KeyCode(TypedDict):
     """A code with which the owner of an agent claims a key for it; it opens nothing itself."""
 

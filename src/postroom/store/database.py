@@ -29,6 +29,7 @@ from postroom.store.approvals import ApprovalStore
 from postroom.store.blobs import BlobStore
 from postroom.store.events import EventStore
 from postroom.store.grants import GrantStore
+from postroom.store.invites import InviteStore
 from postroom.store.keys import CredentialStore, KeyStore, OpeningStore
 from postroom.store.messages import AnnouncementStore, MessageStore
 from postroom.store.pending import PendingStore
@@ -62,7 +63,7 @@ class Store:
     """One transaction or one consistent view, as the runner gives it to a piece of work (`store.database`).
 
     Attributes:
-        agents, blobs, cards, credentials, grants, keys, openings, pushes, sessions, workers: identity.
+        agents, blobs, cards, credentials, grants, invites, keys, openings, pushes, sessions, workers: identity.
         alerts, announcements, approvals, events, messages, pending, records: folded from the log.
         tasks: folded from the log, as a projection of their own; perhaps in another database.
         task_tables: all rows of that database, None where tasks lie in SQL.
@@ -84,6 +85,7 @@ class Store:
         self.cards = CardStore(session)
         self.credentials = CredentialStore(session)
         self.grants = GrantStore(session)
+        self.invites = InviteStore(session)
         self.keys = KeyStore(session)
         self.openings = OpeningStore(session)
         self.pushes = PushStore(session)

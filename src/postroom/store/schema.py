@@ -262,7 +262,7 @@ invites = Table(
     Column("sha256", Text, nullable=False),  # of the code
     Column("kind", Text, nullable=False),  # of the agent that joins
     Column("scopes", Text, nullable=False),
-    Column("uses", Integer, nullable=False),  # uses
+    Column("uses", Integer, nullable=False),  # that are left
     Column("tries", Integer, nullable=False, server_default=text("0")),  # wrong codes
     Column("made_by", Text, nullable=False),  # uid
     Column("made_at", Float, nullable=False),
@@ -270,6 +270,7 @@ invites = Table(
     Column("ended_at", Float),
     _of_org(),
 )
+"""Who may join by a link and a code; kept when they end."""
 
 admissions = Table(
     "admissions",

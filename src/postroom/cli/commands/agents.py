@@ -138,7 +138,7 @@ def add(
             remedy=f"postroom agents add {nick} --external; a worker: postroom spawn FILE;"
             " an A2A server: postroom agents add --a2a URL",
         )
-    said = _card(card) if card is not None else None
+    said = card_in(card) if card is not None else None
     file = _private(key_file) if key_file is not None else None
     try:
         with connect() as client:
@@ -207,7 +207,8 @@ def _called(agent: str, kind: str) -> list[str]:
         return []
 
 
-def _card(path: Path) -> dict[str, Any]:
+def card_in(path: Path) -> dict[str, Any]:
+    """What a file says of an agent; raises EnvironmentFault or InvalidInput."""
     try:
         card = json.loads(path.read_bytes())
     except OSError as error:

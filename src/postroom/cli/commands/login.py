@@ -162,7 +162,6 @@ def _new(
     logins: Logins, url: str, name: str, org: str, key_file: Path | None, fingerprint: str
 ) -> tuple[Login, Logins]:
     """A login whose key the post room has taken, with what is to be kept."""
-    from postroom.client import keychain
     from postroom.client.logins import Login, check_login_name
     from postroom.client.pinning import given_fingerprint
     from postroom.protocol.ids import check_name
@@ -174,13 +173,24 @@ def _new(
     name = check_login_name(name) if name else ""
     authority = pinned(origin, wanted)
     key = _key(key_file)
-    login = Login(name, origin.url, key, authority, _fingerprint(authority), org=org)
+    login = Login(name, origin.url, key, authority, fingerprint_in(authority), org=org)
     login = replace(login, **_whose(login))
     if not name:
-        name = login.nick if login.program else _name_of(origin.host, org)
+        name = login.nick if login.program else name_of(origin.host, org)
         login = replace(login, name=check_login_name(name))
+    return kept(logins, login)
+
+
+def kept(logins: Logins, login: Login) -> tuple[Login, Logins]:
+    """A login as it is kept, its key in the keyring if there is one, and with it what is to be kept.
+
+    Raises:
+        Conflict: as `Logins.with_login`.
+    """
+    from postroom.client import keychain
+
     logins = logins.with_login(login)
-    if keychain.keep(login.place, key):
+    if keychain.keep(login.place, login.key):
         login = replace(login, key="")
     else:
         keychain.forget(login.place)  # an older key, from when there was a keyring that works
@@ -231,7 +241,8 @@ def _from_file(file: Path) -> str:
         raise InvalidInput(f"cannot read {file}: {error}") from error
 
 
-def _fingerprint(authority: str) -> str:
+def fingerprint_in(authority: str) -> str:
+    """The fingerprint of an authority (PEM), "" for none."""
     import ssl
 
     from postroom.client.pinning import fingerprint_of
@@ -239,7 +250,8 @@ def _fingerprint(authority: str) -> str:
     return fingerprint_of(ssl.PEM_cert_to_DER_cert(authority)) if authority else ""
 
 
-def _name_of(host: str, org: str) -> str:
+def name_of(host: str, org: str) -> str:
+    """What a user's own login is called if nothing else is said."""
     words = re.sub(r"[^a-z0-9]+", "-", f"{host} {org}").strip("-")
     return words[:64]
 
