@@ -89,6 +89,13 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "sidecar-message-handed": "A message is handed to the agent and its reply reaches the sender; what a crashed or slow agent has not confirmed comes again or is told to its sender, holds up no other, and has no second effect.",
         "sidecar-lines-survive": "Nothing that an agent prints ends its sidecar or hides its next line; a flood of lines is held back and loses no post.",
     },
+    ("The post office", "docs/post-office.md#join"): {
+        "join-by-invite": "Who has the link and the code of an invite joins with an address, a key of its own and the scopes of the invite; of many at once as many as it has uses.",
+        "join-once": "Who joins again after a lost answer is the same agent with the same key and takes no further use, by a secret of its own that nobody guesses.",
+        "join-refused-alike": "Whatever is wrong with an invite or its code, the answer and the work are the same, and after 20 wrong codes the right one counts no more.",
+        "join-secrets-kept": "The code of an invite is kept as its digest alone, is shown once, and is in no list and no log; nor is what a joiner's key is made of.",
+        "join-open-suffix": "Under open registration each nick gets a suffix, so that taken, reserved and retired names answer alike; only who was invited is told that a name is taken.",
+    },
     ("The post office", "docs/operating.md#retention"): {
         "post-key-once": "One key from one sender to one recipient is one message, however many send it at once and whatever is killed meanwhile; for a year after it was given up a send under its key is refused with the day on which it was sent.",
     },

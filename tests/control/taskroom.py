@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -439,7 +439,7 @@ async def room_on(folder: Path, rig: Rig, **chosen: Any) -> AsyncGenerator[TaskR
     """An organisation on the server of `rig`."""
     chosen = {"blob_limit": LARGEST_BLOB, "blobs_limit": ALL_BLOBS, "memory": True} | chosen
     settings = Settings(state=folder, **chosen)
-    announcement = Announcement(
+    said = Announcement(
         url="", pid=1, token="", nats_url="", nats_pid=1, started_at="", version="", state=""
     )
     headers = {"Authorization": f"Bearer {KEY}"}
@@ -461,8 +461,8 @@ async def room_on(folder: Path, rig: Rig, **chosen: Any) -> AsyncGenerator[TaskR
             )
         rig.core, rig.admin = org.parts.bus, org.parts.admin
         rig.edge = await rig.connect(rig.trust.edge_credential(), CONTROL_PLANE)
-        await org.go(lambda: announcement)
         url = f"http://{site.host}"
+        await org.go(lambda: replace(said, url=url))
         held: dict[str, list[Any]] = {"response": [contract().hold]}
         async with httpx2.AsyncClient(
             base_url=url,

@@ -131,7 +131,7 @@ async def asked(api: httpx2.AsyncClient, method: str, path: str) -> int | str:
         return answer.status_code
 
 
-OPEN = {"/livez", "/readyz", "/v1/openapi.json", "/.well-known/jwks.json"}
+OPEN = {"/livez", "/readyz", "/v1/openapi.json", "/v1/join", "/.well-known/jwks.json"}
 
 PRIVILEGED = {
     "admin": {

@@ -129,7 +129,7 @@ OTHER = {
         "public",
     ),
     *("url", "credential", "deadline", "stat", "autonomous", "undo", "rebase", "resolve", "task"),
-    "code",
+    *("code", "uses", "invite", "display_name", "owner_email"),
     *("client", "version", "how", "autonomy", "branches", "large", "whole", "accept", "tree"),
 }
 """Fields of bodies that name neither."""

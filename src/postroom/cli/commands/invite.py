@@ -18,7 +18,7 @@ from postroom.cli.commands.login import fingerprint_in, kept, name_of, pinned, s
 from postroom.cli.declaring import Answer, answers, asks, number_option, parameter
 from postroom.cli.options import pin_file_option
 from postroom.cli.output import print_table
-from postroom.errors import InvalidInput, PeerError, RequestTimeout
+from postroom.errors import CallerError, InvalidInput, PeerError, RequestTimeout
 from postroom.lines.text import Cell
 from postroom.protocol.limits import MAX_INVITE_USES
 from postroom.view.words import span
@@ -131,11 +131,12 @@ def join(url: str, code: str, name: str, email: str, card: Path | None, fingerpr
     authority = pinned(link.origin, wanted)
     what = f"{link.url} {name}"
     key = joins.begun(what)
-    joined = _joined(
-        link,
-        authority,
-        {"display_name": name, "code": code, "owner_email": email, "card": said, "key": key},
-    )
+    asked = {"display_name": name, "code": code, "owner_email": email, "card": said, "key": key}
+    try:
+        joined = _joined(link, authority, asked)
+    except CallerError:  # nobody has joined
+        joins.ended(what)
+        raise
     login, logins = kept(logins, _login(logins, link, authority, joined))
     save(logins)
     joins.ended(what)
