@@ -102,6 +102,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("The post office", "docs/security.md#messages-in-the-database"): {
         "post-message-genuine": "A message that somebody has changed in the database is shown to nobody, named by `postroom admin verify` and by an alert, and mended from the log where that still has it; so after a rotation of the key, a restore elsewhere and an update.",
     },
+    ("The post office", "docs/messages.md#search"): {
+        "mail-search-letters": "A search finds each word in any script, whatever its capitals and accents, the same on both databases, also in what was said before there was an index; no sign in it means anything.",
+    },
     ("Tasks", "docs/architecture.md#tasks"): {
         "task-request-runs-once": "An accepted task is on disk and can be seen at once, or 503 names it and says how to repeat the call; the same request, repeated or twice at a time, is one task that runs once, on one runner.",
         "task-kill-ends-once": "Whatever is killed in mid-task, the task ends once, and the person, or an A2A client over HTTP, finds it and sees every attempt.",

@@ -96,6 +96,11 @@ async def filled(path: Path) -> dict[str, Path]:
     return {name: path.with_name(name) for name in kept}
 
 
+def of_search(difference: tuple) -> bool:
+    """FTS5 makes its own tables; a test of search proves that they are there."""
+    return difference[0] == "remove_table" and "_words" in difference[1].name
+
+
 def test_the_migrations_leave_nothing_to_migrate(tmp_path: Path):
     with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as driver:
         altering(driver, module.upgrade)
@@ -103,7 +108,7 @@ def test_the_migrations_leave_nothing_to_migrate(tmp_path: Path):
             driver,
             lambda connection: compare_metadata(MigrationContext.configure(connection), metadata),
         )
-    assert [one for one in difference if one[0] != "add_index"] == []
+    assert [one for one in difference if one[0] != "add_index" and not of_search(one)] == []
 
 
 def test_the_revision_of_the_tables_is_the_newest_migration():

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from postroom.store.database import Store
+from postroom.store.search import INDEXES
 
 FEW = 1_000
 MANY = pytest.param(100_000, marks=pytest.mark.slow)
@@ -125,6 +126,13 @@ PAGES: dict[str, Callable[[Store, int], object]] = {
     "chat": lambda store, _: store.messages.chat(ONE, TWO, limit=50),
     "chat before": lambda store, last: store.messages.chat(ONE, TWO, limit=50, before=last // 2),
     "chat after": lambda store, last: store.messages.chat(ONE, TWO, limit=50, after=last // 2),
+    "search": lambda store, _: store.messages.search(words=["hello"], limit=50),
+    "search of a party": lambda store, _: store.messages.search(parties=[ONE], limit=50),
+    "search of few": lambda store, _: store.messages.search(
+        words=["hello"], parties=[ONE, PEERS[2]], limit=50
+    ),
+    "search of nothing": lambda store, _: store.messages.search(words=["absent"], limit=50),
+    "search of posts": lambda store, _: store.records.search_posts("main", ["hello"], limit=50),
     "posts": lambda store, _: store.records.project_posts("main", limit=50),
     "posts past": lambda store, last: store.records.posts_past(last // 2, 50),
     "outbox": lambda store, _: store.announcements.of(ONE, limit=50),
@@ -209,6 +217,8 @@ def fill(store: Store, first: int, last: int) -> None:
             first=first, last=last, table=table, columns=", ".join(columns), values=values
         )
         store.session.driver.execute(statement)
+    for index in INDEXES:
+        index.add_all(store.session, first - 1)
     if postgres:  # it does so by itself, some time later; SQLite never does
         store.session.driver.execute("ANALYZE")
 

@@ -27,6 +27,7 @@ from postroom.store.ports import TaskTables
 from postroom.store.records import PASSED_OVER
 from postroom.store.schema import IDENTITY, PROJECTION, REVISION, check_revision
 from postroom.store.schema import cursors as positions
+from postroom.store.search import INDEXES
 from postroom.store.session import Prepared, Session, prepared
 from postroom.store.snapshot import SnapshotHeader, SnapshotReader
 from postroom.store.sqlite import BUSY_TIMEOUT, ONE_FILE, altering, typed_faults
@@ -163,6 +164,9 @@ def load(store: Store, path: Path, tables: Sequence[Table]) -> None:
     """
     with opened(path) as file:
         _insert(store.session, file, tables, store.task_tables)
+    for index in INDEXES:
+        if index.of in tables:
+            index.add_all(store.session)
 
 
 def _insert(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -13,9 +14,11 @@ from sqlalchemy import and_, bindparam, false, func, or_, select, update
 from postroom.errors import Conflict
 from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.receipts import State
+from postroom.store import search
 from postroom.store.schema import announcements, given_up, messages
 from postroom.store.session import Session, among, insert_new, prepared, values_of
 from postroom.store.signing import ALTERED, Signer
+from postroom.store.words import Wanted, mark
 from postroom_a2a.times import format_time
 
 
@@ -62,6 +65,13 @@ class MessageRow:
 
 
 COLUMNS = [messages.c[field.name] for field in fields(MessageRow)]
+_FOUND = search.MESSAGES.finds(COLUMNS)
+_NEWEST = prepared(
+    select(*COLUMNS)
+    .where(messages.c.seq < bindparam("past"))
+    .order_by(messages.c.seq.desc())
+    .limit(bindparam("most"))
+)
 
 _INSERT = insert_new(messages)
 _OF = prepared(
@@ -223,7 +233,10 @@ class MessageStore:
         values = values_of(row)
         if self._signer is not None:
             values["signature"] = self._signer.sign(row)
-        return self._session.run(_INSERT, values) == 1
+        if self._session.run(_INSERT, values) != 1:
+            return False
+        search.MESSAGES.add(self._session, values)
+        return True
 
     def _row(self, *values: Any) -> MessageRow:
         row = MessageRow(*values)
@@ -358,27 +371,32 @@ class MessageStore:
         parties: Collection[str] = (),
         limit: int,
         before: int = 0,
+        requests: bool = False,
     ) -> list[MessageRow]:
-        """The newest messages, newest first, of one thread, with each of `words` in their text or subject.
-
-        Words match in capital and small letters alike (on SQLite those of ASCII alone).
+        """The newest messages, newest first, of one thread, with each of `words` in their text or subject
+        (`store.words`).
 
         Args:
             parties: uids that have each sent or received it.
             before: only messages below this sequence.
+            requests: only requests of tasks.
         """
-        found = select(*COLUMNS).order_by(messages.c.seq.desc()).limit(page(limit))
-        if thread:
-            # The index is partial.
-            found = found.where(messages.c.context_id == thread, messages.c.context_id != "")
-        for uid in parties:
-            found = found.where(or_(messages.c.sender == uid, messages.c.recipient == uid))
-        for word in words:
-            said = (messages.c.text, messages.c.subject)
-            found = found.where(or_(*(each.icontains(word, autoescape=True) for each in said)))
-        if before:
-            found = found.where(messages.c.seq < before)
-        return self._session.all(self._row, found)
+        marks = [mark(search.PARTY, uid) for uid in parties]
+        marks += [mark(search.THREAD, thread)] if thread else []
+        marks += [mark(search.REQUEST, "")] if requests else []
+        wanted, most = Wanted(words, marks), page(limit)
+        if not wanted.pieces:
+            return self._session.all(self._row, _NEWEST, past=before or _LAST, most=most)
+        rows = search.MESSAGES.find(self._session, _FOUND, wanted, before, most)
+        found = (
+            row
+            for row in (self._row(*values) for values in rows)
+            if wanted.is_in(row.text, row.subject)
+            and thread in ("", row.context_id)
+            and {row.sender, row.recipient}.issuperset(parties)
+            and (row.requests or not requests)
+        )
+        return list(islice(found, most))
 
     def unread_past(self, recipient: str, after: int, now: float, limit: int) -> list[MessageRow]:
         """The first messages to `recipient` past sequence `after` that it has not seen and at `now` still can, oldest

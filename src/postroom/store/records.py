@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
+from itertools import islice
 
 from sqlalchemy import ColumnElement, and_, bindparam, delete, func, select, union, update
 
+from postroom.store import search
 from postroom.store.messages import page
 from postroom.store.schema import cursors, deadletters, early_receipts, memberships, posts
 from postroom.store.session import (
@@ -17,6 +19,7 @@ from postroom.store.session import (
     upsert,
     values_of,
 )
+from postroom.store.words import Wanted, mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ _NEW_EARLY = insert_new(early_receipts)
 _POST_OF = prepared(
     select(*_POST).where(posts.c.sender == bindparam("sender"), posts.c.id == bindparam("post"))
 )
-_POSTS_OF_PROJECT = select(*_POST).order_by(posts.c.seq.desc())
+_FOUND_POSTS = search.POSTS.finds(_POST)
 _HAS_POST = prepared(select(posts.c.seq).where(posts.c.seq == bindparam("at")))
 _POSTS_OF = select(*_POST).where(posts.c.project == bindparam("of")).limit(bindparam("most"))
 _POSTS_BEFORE = prepared(
@@ -161,7 +164,11 @@ class RecordStore:
 
     def insert_post(self, row: PostRow) -> bool:
         """Store a post; False without effect if its sender has used that id before."""
-        return self._session.run(_NEW_POST, values_of(row)) == 1
+        values = values_of(row)
+        if self._session.run(_NEW_POST, values) != 1:
+            return False
+        search.POSTS.add(self._session, values)
+        return True
 
     def post_of(self, sender: str, post_id: str) -> PostRow | None:
         """The post of `sender` with that id."""
@@ -175,12 +182,11 @@ class RecordStore:
         self, project: str, words: Collection[str], *, limit: int, before: int = 0
     ) -> list[PostRow]:
         """The newest posts of a project with each of `words`, oldest first; words match as those of messages do."""
-        found = _POSTS_OF_PROJECT.where(posts.c.project == project).limit(page(limit))
-        for word in words:
-            found = found.where(posts.c.text.icontains(word, autoescape=True))
-        if before:
-            found = found.where(posts.c.seq < before)
-        return self._session.all(PostRow, found)[::-1]
+        wanted, most = Wanted(words, [mark(search.PROJECT, project)]), page(limit)
+        rows = search.POSTS.find(self._session, _FOUND_POSTS, wanted, before, most)
+        found = (PostRow(*row) for row in rows)
+        having = (row for row in found if row.project == project and wanted.is_in(row.text))
+        return list(islice(having, most))[::-1]
 
     def project_posts(
         self, project: str, *, limit: int, before: int = 0, after: int = 0

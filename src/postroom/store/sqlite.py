@@ -50,6 +50,7 @@ from postroom.store.schema import (
     metadata,
     orgs,
 )
+from postroom.store.search import INDEXES
 from postroom.store.session import Dialect, Driver, Session
 
 T = TypeVar("T")
@@ -308,8 +309,11 @@ class SQLitePlace(Place):
     def create(self, connection: sqlalchemy.Connection, part: str) -> None:
         if self._memory is None:
             metadata.create_all(connection, tables=list(self.parts[part]))
+            if part == "projection":
+                _make_indexes(connection)
             return
         metadata.create_all(connection, tables=[*BLOBS, *PROJECTION])
+        _make_indexes(connection)
         connection.execution_options(schema_translate_map={None: SHARED})
         metadata.create_all(connection, tables=[*ACCOUNTS, orgs])
         connection.execution_options(schema_translate_map={})
@@ -350,6 +354,12 @@ class SQLitePlace(Place):
             return
         with self.opened("accounts") as driver:
             yield driver, "main"
+
+
+def _make_indexes(connection: sqlalchemy.Connection) -> None:
+    for index in INDEXES:
+        for statement in index.tables("sqlite"):
+            connection.exec_driver_sql(statement)
 
 
 _ALTERING = threading.Lock()

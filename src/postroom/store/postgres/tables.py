@@ -37,6 +37,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from postroom.store.schema import ACCOUNTS, SHARED, OwnOrg, metadata, orgs
+from postroom.store.search import INDEXES
 
 ORGS = orgs.name
 
@@ -85,6 +86,8 @@ def org_tables() -> Iterator[str]:
     yield from _created(shared=False)
     # Who writes to whom is no chance: without it a page of a chat with few messages would be looked for in all.
     yield "CREATE STATISTICS st_messages_pair (mcv, dependencies) ON sender, recipient FROM messages"
+    for index in INDEXES:
+        yield from index.tables(_COMPILER.name)
 
 
 def views(org: str) -> Iterator[str]:
