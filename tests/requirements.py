@@ -103,6 +103,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "post-message-genuine": "A message that somebody has changed in the database is shown to nobody, named by `postroom admin verify` and by an alert, and mended from the log where that still has it; so after a rotation of the key, a restore elsewhere and an update.",
     },
     ("The post office", "docs/messages.md#search"): {
+        "mail-expiry-shown": "Sender and recipient see until when a message waits to be seen, in the answer to `send`, in inbox, chat and receipt.",
         "mail-search-letters": "A search finds each word in any script, whatever its capitals and accents, the same on both databases, also in what was said before there was an index; no sign in it means anything.",
     },
     ("Tasks", "docs/architecture.md#tasks"): {

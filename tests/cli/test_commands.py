@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from postroom.cli.root import root
 from postroom.errors import SandboxUnavailable
 from postroom.errors import problem as problem_of
+from postroom_a2a.times import format_time
 from tests.cli.conftest import Run, spawned
 from tests.client.standin import BOB, Standin, alert, from_bob, instant, mail, post, problem, worker
 
@@ -204,6 +206,17 @@ def test_send_prints_the_id_and_the_state(postroom: Run, standin: Standin):
         "key": "k",
         "expires_in": 60.0,
     }
+
+
+@pytest.mark.requirement("mail-expiry-shown")
+def test_send_and_inbox_say_until_when_a_message_waits_to_be_seen(postroom: Run, standin: Standin):
+    until = format_time(time.time() + 3599)
+    standin.answer("POST /v1/messages", mail(1, "hi", expires_at=until), 201)
+    assert postroom("send", "@bob", "hi").out == "m1 accepted, expires in 59 min\n"
+    standin.answer("GET /v1/inbox", {"messages": [mail(1, "hi", expires_at=until)], "next": 1})
+    assert "expires in 59 min" in postroom("inbox", "--peek").out
+    standin.answer("GET /v1/messages/m1", mail(1, "hi", expires_at=until, state="seen"))
+    assert postroom("receipt", "m1").out == "m1 seen\n"
 
 
 @pytest.mark.parametrize("words", [[], ["-"]])

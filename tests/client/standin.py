@@ -258,6 +258,7 @@ def mail(number: int, text: str, **changes: Any) -> dict[str, Any]:
         "reply_to": None,
         "sent_at": instant(number),
         "updated_at": instant(number),
+        "expires_at": None,
         "answer": None,
         "requeue_of": None,
         "attempts": 1,

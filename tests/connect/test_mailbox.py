@@ -25,7 +25,7 @@ def mail_to_session(seq: int, sender: str = FRIEND, text: str = "hi") -> Mail:
         "id": f"m{seq}.", "seq": seq, "from": party, "to": party, "text": text, "parts": [{"text": text}],
         "subject": "", "thread": None, "state": "accepted", "reason": "", "expects_reply": False,
         "reply_to": None, "sent_at": "2026-01-31T12:00:00.000Z", "updated_at": "", "answer": None,
-        "requeue_of": None, "attempts": 0, "task": None, "redelivered": False,
+        "requeue_of": None, "attempts": 0, "task": None, "redelivered": False, "expires_at": None,
     }  # fmt: skip
     return mail  # ty: ignore[invalid-explicit-return]
 

@@ -32,7 +32,7 @@ def mail_of(text: str = "hi", **fields: object) -> Mail:
         "to": {"uid": "c" * 32, "nick": "app", "kind": "external"}, "text": text, "parts": [{"text": text}],
         "subject": "", "thread": None, "state": "accepted", "reason": "", "expects_reply": False,
         "reply_to": None, "sent_at": AT, "updated_at": AT, "answer": None, "requeue_of": None, "attempts": 0,
-        "task": None, "redelivered": False,
+        "task": None, "redelivered": False, "expires_at": None,
     }  # fmt: skip
     return mail | fields  # ty: ignore[invalid-explicit-return]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from postroom.cli.declaring import Decorator, number_option, parameter, takes
 from postroom.cli.output import print_content, print_json
 from postroom.errors import PostroomError, Refused, RequestTimeout
 from postroom.protocol.receipts import Reason, State, reached
+from postroom.view.words import expiry
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -112,8 +114,12 @@ def await_milestone(
 
 
 def receipt_line(mail: Mail) -> str:
-    """Id and state of a message, how it was delivered where its recipient says it, and the reason if it is dead."""
+    """Id and state of a message, how it was delivered where its recipient says it, until when it waits to be seen, and
+    the reason if it is dead.
+    """
     line = f"{one_line(mail['id'])} {one_line(mail['state'])}"
     if how := one_line(mail.get("how", "")):
         line += f" by {how}" if mail["state"] == State.DELIVERED else f", delivered by {how}"
+    if until := expiry(mail, time.time()):
+        line += f", {until}"
     return f"{line}: {one_line(mail['reason'])}" if mail["reason"] else line

@@ -28,13 +28,13 @@ from postroom.protocol import subjects
 from postroom.protocol.content import Content, content, subject_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, check_name, only_one
-from postroom.protocol.limits import MAX_WORDS
 from postroom.protocol.receipts import State, reached
 from postroom.settings import DEFAULT_ORG, DEFAULT_PROJECT
 from postroom.store.agents import Agent, Party
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom.store.records import PostRow
+from postroom.store.words import words_of
 from postroom_a2a import strict_json
 from postroom_a2a.messages import context_of, text_of
 
@@ -120,7 +120,7 @@ class MailReader:
             other: uid of a party, "" for any.
             seer: uid of who must be a party, too; "" for who sees all messages.
         """
-        words = _words(text, thread)
+        words = words_of(text, thread)
         await self.catch_up()
         parties = {uid for uid in (other, seer) if uid}
 
@@ -136,7 +136,7 @@ class MailReader:
         self, project: str, text: str, *, limit: int = PAGE, before: int = 0
     ) -> list[Post]:
         """The newest posts of a project with each word of `text`, oldest first."""
-        words = _words(text)
+        words = words_of(text)
 
         def find(store: Store) -> list[Post]:
             rows = store.records.search_posts(project, words, limit=limit, before=before)
@@ -296,20 +296,6 @@ def _not_yet(message_id: str) -> RequestTimeout:
         f"message {message_id!r} was accepted, and nothing more is known of it yet",
         remedy="ask again",
     )
-
-
-def _words(text: str, thread: str = "") -> list[str]:
-    """The words of a search.
-
-    Raises:
-        InvalidInput: there are too many, or what no text has.
-    """
-    words = text.split()
-    if len(words) > MAX_WORDS:
-        raise InvalidInput(f"a search has at most {MAX_WORDS} words")
-    if "\0" in f"{text}{thread}":  # PostgreSQL takes no such text
-        raise InvalidInput("a search has no NUL characters")
-    return words
 
 
 class PostOffice(MailReader):
@@ -533,4 +519,5 @@ def _accepted(
         updated_at=envelope.sent_at,
         final=False,
         sizes=sizes,
+        expires_at=envelope.expires_at,
     )

@@ -45,6 +45,7 @@ class Mail:
         how: it was delivered, as its recipient says; "" for not said.
         note: what its sender is told when it is accepted, "" for nothing.
         altered: it is not as it was stored, so nothing is shown of what it says.
+        expires_at: when it is dead if it was not seen before, 0 for never.
     """
 
     seq: int
@@ -72,6 +73,7 @@ class Mail:
     how: str = ""
     note: str = ""
     altered: bool = False
+    expires_at: float = 0.0
 
     @property
     def unsized(self) -> bool:
@@ -98,6 +100,7 @@ class Mail:
             "requeue_of": self.requeue_of or None,
             "sent_at": format_time(self.sent_at),
             "updated_at": format_time(self.updated_at),
+            "expires_at": format_time(self.expires_at) if self.expires_at else None,
             "attempts": self.attempts,
             "answer": self.answer.as_json() if self.answer else None,
             "task": self.task or None,
@@ -236,6 +239,7 @@ def shown(
         answer=answer,
         task=task_id(row.recipient, row.sender, row.id) if row.requests else "",
         altered=row.altered,
+        expires_at=row.expires_at,
     )
 
 

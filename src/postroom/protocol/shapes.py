@@ -206,6 +206,7 @@ Mail = TypedDict(
         "reply_to": str | None,
         "sent_at": Time,
         "updated_at": Time,
+        "expires_at": Time | None,
         "answer": "Mail | None",
         "requeue_of": str | None,
         "attempts": int,
@@ -221,6 +222,7 @@ Mail = TypedDict(
 Mail.__doc__ = """A message to one agent; `parts` are A2A's, `text` joins their texts.
 
 `state` is `accepted`, `delivered`, `seen`, `answered` or `dead`.
+It is dead if it was not seen by `expires_at`, null for never.
 `task` is the id of the task that it requests. `redelivered`: its reader may have been given it before.
 `about` is the id of the task that it brings news of.
 `how` says how it was delivered, where its recipient told. `note` is for its sender, in the answer to `send` alone.

@@ -16,6 +16,9 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable
 
+from postroom.errors import InvalidInput
+from postroom.protocol.limits import MAX_WORDS
+
 LONGEST = 40_000
 """Letters of a text that are indexed. A row of the index in PostgreSQL ends at 1 MiB, which its pieces stay below."""
 
@@ -30,6 +33,20 @@ _STARTS = (re.compile(r"(?<!\w)\w\S?"), re.compile(r"(?<!\S)[^\w\s]\S?"))
 _PLAIN = {at: 0xE000 + at for at in range(128) if not chr(at).isalnum()}
 _BEGINS = "\ue100"
 _MARK = "\ue101"
+
+
+def words_of(text: str, *others: str) -> list[str]:
+    """The words of a search for `text`.
+
+    Raises:
+        InvalidInput: there are too many, or it or `others` hold what no text in the database has.
+    """
+    words = text.split()
+    if len(words) > MAX_WORDS:
+        raise InvalidInput(f"a search has at most {MAX_WORDS} words")
+    if any("\0" in each for each in (text, *others)):
+        raise InvalidInput("a search has no NUL characters")
+    return words
 
 
 def folded(text: str) -> str:

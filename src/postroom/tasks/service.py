@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from postroom.bus.port import MessageBusProvider
 from postroom.directory.agents import check_files
@@ -26,8 +26,10 @@ from postroom.protocol.tasks import ANSWERED_BY, TASK_ID, used_before
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskEventRow, TaskRow
+from postroom.store.words import words_of
 from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
+from postroom.tasks.finding import tasks_having
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.requests import Requests
 from postroom.tasks.unfolded import STORED_WAIT, UNREADABLE, Unfolded, not_shown, unknown
@@ -245,25 +247,21 @@ class OrgTaskService:
         before: int = 0,
         only: str = "",
         door: str = "",
+        text: str = "",
     ) -> list[TaskView]:
         """Tasks without their artifacts, the newest request first; `only` as in `find`.
 
         Args:
             before: a `requested` of an earlier answer.
             door: as in `delegate`; "" for any.
+            text: its request has each of these words (`store.words`).
         """
+        words, named = words_of(text), [state.value for state in states]
+        wanted: dict[str, Any] = {"worker": worker, "requester": requester, "states": named}
+        wanted |= {"open_only": open_only, "party": only, "door": door}
 
         def find(store: Store) -> list[TaskView]:
-            heads = store.tasks.list_tasks(
-                worker=worker,
-                requester=requester,
-                states=[state.value for state in states],
-                open_only=open_only,
-                limit=limit,
-                before=before,
-                party=only,
-                door=door,
-            )
+            heads = tasks_having(store, words, limit=limit, before=before, **wanted)
             return views.listed(store, heads, self.blocker)
 
         return await self._database.read(find)

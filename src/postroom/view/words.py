@@ -16,6 +16,7 @@ from postroom.protocol.parts import (
     name_in,
     size_in,
 )
+from postroom.protocol.receipts import State
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
@@ -71,6 +72,13 @@ def span(seconds: float) -> str:
         if whole >= size:
             return f"{whole // size} {unit}"
     return f"{whole} s"
+
+
+def expiry(mail: Any, now: float) -> str:
+    """When a message is dead that waits to be seen, such as `expires in 3 min`; "" where it stays."""
+    at = mail.get("expires_at")
+    waits = mail.get("state") in (State.ACCEPTED, State.DELIVERED)
+    return f"expires in {span(parse_time(at) - now)}" if at and waits else ""
 
 
 def size_of(size: int | None) -> str:

@@ -17,7 +17,7 @@ from postroom.cli.saving import Saver, force_option, out_option
 from postroom.lines.text import body_lines
 from postroom.protocol.limits import MAX_HOW
 from postroom.view.tasks import short
-from postroom.view.words import address, clock, part_lines
+from postroom.view.words import address, clock, expiry, part_lines
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def _print(mail: Mail, now: float, *, to: bool) -> None:
     note = click.style("  (expects a reply)", fg="yellow") if asks and not to else ""
     if how := one_line(mail.get("how", ""), MAX_HOW):
         note += click.style(f"  delivered by {how}", dim=True)
+    if until := expiry(mail, now):
+        note += click.style(f"  {until}", dim=True)
     thread = f"  thread {one_line(mail['thread'], 40)}" if mail["thread"] else ""
     click.echo(f"{when} {parties} {click.style(short(mail['id']) + thread, dim=True)}{note}")
     for line in body_lines(mail):

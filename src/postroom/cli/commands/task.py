@@ -71,17 +71,23 @@ def command() -> None:
         type=click.Choice([state.value for state in TaskState]),
     ),
     f"--door DOOR: Only those asked for over it: {', '.join(Door)}.",
+    "--text WORDS: Only those whose request has each of these words.",
     limit_option(100, "Most tasks shown."),
     of="tasks.list",
 )
 def list_(
-    everything: bool, worker: str, wanted: str | None, door: str | None, limit: int
+    everything: bool, worker: str, wanted: str | None, door: str | None, text: str, limit: int
 ) -> Answer:
     """List the open tasks, newest first."""
-    open_only = not everything and wanted is None
+    open_only = not everything and wanted is None and not text
     with connect() as client:
         found = client.tasks(
-            open_only=open_only, state=wanted or "", worker=worker, door=door or "", limit=limit
+            open_only=open_only,
+            state=wanted or "",
+            worker=worker,
+            door=door or "",
+            text=text,
+            limit=limit,
         )
     rows = [task_row(task, time.time()) for task in found]
     none = "no open tasks (all: postroom task list --all)" if open_only else "no tasks"

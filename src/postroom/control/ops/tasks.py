@@ -11,7 +11,16 @@ from starlette.responses import StreamingResponse
 from postroom.control.bodies import AnswerBody, CancelBody, RetryBody, TaskBody
 from postroom.control.in_flight import acted_on, came_by
 from postroom.control.ops.table import STORING, As, Operations
-from postroom.control.parameters import After, Before, Limit, Ref, Seconds, TaskRef, next_page
+from postroom.control.parameters import (
+    After,
+    Before,
+    Limit,
+    Ref,
+    SearchText,
+    Seconds,
+    TaskRef,
+    next_page,
+)
 from postroom.control.parts import Parts
 from postroom.control.task_messages import messages_of
 from postroom.errors import Conflict, ContentNotTaken, NotFound
@@ -74,10 +83,14 @@ async def list_(
     limit: Limit = 50,
     before: Before = 0,
     door: OverDoor = "",
+    text: SearchText = "",
     *,
     open_only: Open = None,
 ) -> answers.Tasks:
-    """List tasks, the newest request first."""
+    """List tasks, the newest request first.
+
+    With `text` those whose request has its words.
+    """
     found = await parts.tasks.listed(
         worker=await parts.uid_of(worker),
         requester=await parts.uid_of(requester),
@@ -87,6 +100,7 @@ async def list_(
         before=before,
         only=me.only,
         door=door,
+        text=text,
     )
     older = next_page(found, limit, lambda view: view.requested)
     return {"tasks": [view.as_json() for view in found], "next": older}

@@ -23,7 +23,7 @@ from postroom.protocol.receipts import State
 from postroom.tui.rowlog.log import Block
 from postroom.view.tasks import short
 from postroom.view.timeline import QUOTED, EntryKind, TimelineEntry, at_of, is_open, need_of
-from postroom.view.words import lines_of, part_lines
+from postroom.view.words import expiry, lines_of, part_lines
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
@@ -125,14 +125,16 @@ def _tail(record: Any, *, mine: bool, me: str) -> Span | None:
     state = record.get("state")
     if state is None:  # a post has none
         return None
+    until = expiry(record, time.time())
+    ends = f" · {until}" if until else ""
     if not mine:
         asks = record["to"]["uid"] == me and is_open(record)
-        return Span(" · wants an answer", Style.ASKS) if asks else None
+        return Span(f" · wants an answer{ends}", Style.ASKS) if asks else None
     if state == State.DEAD:
         reason = one_line(record.get("reason") or "", 200)
         return Span(f" · dead{f': {reason}' if reason else ''}", Style.BAD)
     how = one_line(record.get("how", ""), MAX_HOW) if state == State.DELIVERED else ""
-    return Span(f" · {one_line(state, 20)}{f' by {how}' if how else ''}", Style.DIM)
+    return Span(f" · {one_line(state, 20)}{f' by {how}' if how else ''}{ends}", Style.DIM)
 
 
 def _when(at: str) -> Span:
