@@ -198,8 +198,10 @@ async def test_what_was_said_before_the_index_is_found_behind_it_on_postgresql(
 ):
     place = PostgresPlace(Address.parse(postgres.new_database()), "default")
     make_tables(place)
-    before = "DROP TABLE message_words, post_words; UPDATE alembic_version SET version_num = '0021'"
-    place.alter("projection", lambda connection: connection.exec_driver_sql(f"{before}; {OLD}"))
+    before = f"""DROP TABLE message_words, post_words, given_up;
+        ALTER TABLE messages DROP COLUMN signature;
+        UPDATE alembic_version SET version_num = '0021'; {OLD}"""
+    place.alter("projection", lambda connection: connection.exec_driver_sql(before))
     async with Database(place) as database:
         await migrate.migrate(database)
         assert await database.read(lambda store: found(store, "invoice may")) == [1]
