@@ -99,6 +99,11 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("The post office", "docs/operating.md#retention"): {
         "post-key-once": "One key from one sender to one recipient is one message, however many send it at once and whatever is killed meanwhile; for a year after it was given up a send under its key is refused with the day on which it was sent.",
     },
+    ("The post office", "docs/post-office.md#be-told"): {
+        "webhooks-tell": "What happens to an agent is told to its webhooks, signed so that Standard Webhooks and the headers `X-A2A-...` prove it, by a former secret too for a day after a rotation; a kill repeats a delivery under its id, and loses none.",
+        "webhooks-guarded": "Nothing goes to a URL of this machine, a private network or a cloud's metadata, whatever its name means when it is called; a webhook is its owner's alone, ends with its key, and is disabled when its receiver wants no more.",
+        "secrets-sealed": "Secrets of webhooks and push notification configs stand sealed in the database, a restored backup opens them, and of those whose key is lost people are told; nothing goes out unsigned.",
+    },
     ("The post office", "docs/security.md#messages-in-the-database"): {
         "post-message-genuine": "A message that somebody has changed in the database is shown to nobody, named by `postroom admin verify` and by an alert, and mended from the log where that still has it; so after a rotation of the key, a restore elsewhere and an update.",
     },

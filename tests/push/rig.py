@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from postroom.directory.agents import Directory
 from postroom.http.outbound import OutboundPolicy, client_context
+from postroom.identity.sealing import Sealer
 from postroom.projection.changes import Change, Changes
 from postroom.protocol.alerts import Alert
 from postroom.protocol.principal import KEY, USUAL_SCOPES, Principal
@@ -22,7 +25,8 @@ from postroom.store.alerts import AlertRow
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskEventRow, TaskRow
 from postroom.store.pushes import PushRow
-from postroom.webhooks.sender import Schedule, Sender, WebhookKey
+from postroom.webhooks.sender import Schedule, Sender
+from postroom.webhooks.signing import WebhookKey
 from postroom_a2a.service import PushConfig
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import (
@@ -64,6 +68,7 @@ class Tasks:
     alerts: list[Alert] = field(default_factory=list)
     seq: int = 0
     deadline: float = 5.0
+    sealing: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()) / "sealing.key")
     pusher: Pusher = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,6 +83,7 @@ class Tasks:
             self.changes,
             sender,
             KEY_OF_ALL,
+            Sealer(self.sealing),
             self._alert,
             schedule=Schedule(PAUSES, lambda least, _: least),
             clock=self.clock,

@@ -10,7 +10,7 @@ import pytest
 
 from postroom.webhooks import lanes
 from postroom.webhooks.lanes import Lane, Lanes
-from postroom.webhooks.sender import LONGEST_REST, PAUSES, REFUSALS, Outcome, Schedule
+from postroom.webhooks.sender import LONGEST_REST, PAUSES, Outcome, Schedule
 
 pytestmark = pytest.mark.anyio
 
@@ -114,6 +114,8 @@ def test_the_pauses_grow_and_a_receiver_may_ask_for_longer_ones():
     busy = Outcome(429, "it answered 429", 100.0)
     assert schedule.after(busy, 1, 0.0).at == 100.0
     assert schedule.after(Outcome(503, "x", 1e6), 1, 0.0).at == LONGEST_REST
-    refusal = schedule.after(Outcome(422, "x"), REFUSALS, 0.0)
-    assert (refusal.at, refusal.all) == (None, False)
+    for status in (400, 401, 404, 422, 451):
+        refusal = schedule.after(Outcome(status, "x"), 1, 0.0)
+        assert (refusal.at, refusal.all) == (None, False)
+    assert schedule.after(Outcome(408, "x"), 1, 0.0).at == 1.2 * PAUSES[0]
     assert schedule.after(Outcome(410, "x"), 1, 0.0).all

@@ -58,7 +58,7 @@ async def test_the_receiver_of_the_document_takes_what_is_signed_for_it_once_and
     sender = Sender(OutboundPolicy.parse([f"127.0.0.1:{port}"]), client_context)
 
     async def post(name: str, body: bytes, owner: str = "anna", ago: float = 0.0) -> int:
-        signed = KEY_OF_ALL.headers(owner, name, time.time() - ago, body)
+        signed = KEY_OF_ALL.headers([KEY_OF_ALL.secret(owner)], name, time.time() - ago, body)
         while True:
             outcome = await sender.post(f"http://127.0.0.1:{port}/", signed, body)
             if "cannot connect" not in outcome.reason:  # it is starting

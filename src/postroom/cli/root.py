@@ -139,7 +139,7 @@ SUMMARIES = {
     "org": "Make, list and remove organisations.",
     "a2a": "Call any A2A server: its card, its tasks.",
     "mcp": "Be the MCP server of a session in your terminal; its client runs this.",
-    "webhooks": "Show what verifies the push notifications of tasks.",
+    "webhooks": "Have URLs told what happens to you; show what verifies it.",
     "credential": "Keep keys that workers use without ever seeing them.",
     "audit": "Show what passed the gateway, and what it refused.",
     "config": "Show and change settings.",

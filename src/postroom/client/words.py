@@ -86,6 +86,13 @@ WORDS: dict[str, Words | tuple[Words, ...]] = {
     "trust.rotate": Words("rotate", "kind", extra=90.0),
     "agents.keys": Words("card_keys", gives="keys"),
     "pushes.keys": Words("webhook_keys"),
+    "webhooks.add": Words("add_webhook", "url"),
+    "webhooks.list": Words("webhooks", gives="webhooks"),
+    "webhooks.test": Words("test_webhook", extra=MINUTE),
+    "webhooks.deliveries": Words("deliveries", gives="deliveries", empty=PAGE),
+    "webhooks.again": Words("deliver_again", again=True),
+    "webhooks.rotate": Words("rotate_webhook"),
+    "webhooks.remove": Words("remove_webhook"),
     "audit.read": _by_hand("audit"),
     "feeds.events": Words("follow_everything", empty=FOR_EVER),
     "feeds.stream": (

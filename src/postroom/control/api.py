@@ -38,6 +38,7 @@ from postroom.control.ops import (
     tasks,
     terminals,
     trust,
+    webhooks,
     workers,
     workspaces,
 )
@@ -60,6 +61,7 @@ _NOUNS = (
         people,
         tasks,
         pushes,
+        webhooks,
     ),
     *(sessions, invites),
     *(reports, messages, inbox, feeds, events, terminals, deadletters, alerts, credentials, audit),

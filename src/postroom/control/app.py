@@ -39,6 +39,7 @@ from postroom.gateway.server import Gateway, Proxy
 from postroom.gateway.stream_proxy import StreamProxy
 from postroom.http.outbound import OutboundPolicy, client_context
 from postroom.identity.pins import Pins
+from postroom.identity.sealing import Sealer
 from postroom.identity.trust import Trust
 from postroom.mail.relay import Relay
 from postroom.observe.metrics import Metrics
@@ -67,6 +68,7 @@ class Installation:
         canaries: what each sandbox is tried against.
         remote: where sandboxes of other machines run, None for nowhere.
         sender: sends to the webhooks of all organisations.
+        sealer: seals and opens secrets in the database.
         background: background work of no organisation; the default one has its alerts.
         in_flight: the running requests of the API.
         grpc: where A2A over gRPC is served.
@@ -88,6 +90,7 @@ class Installation:
     remote: Remote | None
     shut_down: Callable[[], None]
     sender: Sender
+    sealer: Sealer
     background: Supervisor
     in_flight: InFlight = field(default_factory=InFlight)
     grpc: GrpcPlace = field(default_factory=GrpcPlace)
@@ -177,6 +180,7 @@ async def open_installation(
         remote,
         shut_down,
         open_sender(settings),
+        Sealer(settings.sealing_key_file),
         background,
         in_flight,
     )

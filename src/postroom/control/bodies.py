@@ -35,6 +35,7 @@ from postroom.protocol.limits import (
 from postroom.protocol.principal import Scope
 from postroom.protocol.records import AS_FILE
 from postroom.protocol.sessions import CLIENT
+from postroom.protocol.webhooks import HookEvent
 from postroom_a2a import strict_json
 
 Text = Annotated[str, Field(min_length=1)]
@@ -361,6 +362,16 @@ class KeyBody(Body):
     scopes: Annotated[list[Scope], Field(max_length=len(Scope))] = []
     expires_in: ExpiresIn | None = None
     pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
+
+
+class WebhookBody(Body):
+    """`POST /v1/webhooks`: where to, what for, and whose: the caller's, or of an agent that it owns."""
+
+    url: Annotated[str, Field(min_length=1, max_length=MAX_LINK)]
+    events: Annotated[list[HookEvent], Field(min_length=1, max_length=len(HookEvent))] = [
+        HookEvent.MESSAGE
+    ]
+    agent: Name = ""
 
 
 class ReplacingBody(Body):

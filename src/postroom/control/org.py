@@ -66,6 +66,7 @@ from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert
 from postroom.push.configs import PushService
 from postroom.push.pusher import OUTCOMES, Pusher
+from postroom.push.webhooks import WebhookService
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.sessions import SessionRow
@@ -73,7 +74,8 @@ from postroom.tasks.assignment import TaskAssigner, TaskRetries
 from postroom.tasks.reports import SilentTasks, TaskReports
 from postroom.tasks.requests import OpenTasks, Requests
 from postroom.tasks.service import OrgTaskService
-from postroom.webhooks.sender import WebhookKey
+from postroom.webhooks.sender import PAUSES, Schedule
+from postroom.webhooks.signing import WebhookKey
 from postroom.workers.following import BranchFollower, WorkFollower, brought_back
 from postroom.workers.lifecycle import Workers
 from postroom.workers.parts import Issuer, WorkerParts
@@ -227,7 +229,7 @@ async def _open_parts(
         base.database, base.changes, base.office, sessions, partial(brought_back, workers)
     )
     supervise("task-news", news.run)
-    pushes = _open_pushes(base, tasks)
+    pushes, webhooks = await _open_pushes(base, tasks)
     terminals = Terminals(base.events, installation.audit, trust.org)
     stack.callback(terminals.close)
     reports = TaskReports(tasks, base.database, base.chain)
@@ -268,6 +270,7 @@ async def _open_parts(
         terminals=terminals,
         iam=iam,
         pushes=pushes,
+        webhooks=webhooks,
         gate=Gate(
             iam,
             base.database,
@@ -304,7 +307,7 @@ async def _open_sessions(base: Base, outside: OutsideAgents, iam: LocalIAM) -> S
     return sessions
 
 
-def _open_pushes(base: Base, tasks: OrgTaskService) -> PushService:
+async def _open_pushes(base: Base, tasks: OrgTaskService) -> tuple[PushService, WebhookService]:
     key = WebhookKey.derive(base.trust.card_key.secret, base.trust.org)
     shared, org = base.installation, base.trust.org
     tries = shared.metrics.counter(
@@ -317,12 +320,17 @@ def _open_pushes(base: Base, tasks: OrgTaskService) -> PushService:
         base.changes,
         shared.sender,
         key,
+        shared.sealer,
         base.alerts.raise_alert,
         count=lambda outcome: tries.add(org, outcome),
+        schedule=Schedule((*PAUSES, *map(float, base.settings.webhooks_retry))),
     )
+    webhooks = WebhookService(base.database, pusher, base.alerts.raise_alert)
+    await webhooks.open()
     base.background.supervise("pushes", pusher.run)
     base.background.supervise("push-lanes", pusher.push)
-    return PushService(tasks, base.database, pusher)
+    base.background.supervise("deliveries", pusher.forget, every=INTERVAL, retry=SELDOM)
+    return PushService(tasks, base.database, pusher), webhooks
 
 
 def _by_name(base: Base) -> dict[str, Any]:

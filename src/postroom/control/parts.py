@@ -19,6 +19,7 @@ from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.directory.sessions import Sessions
 from postroom.push.configs import PushService
+from postroom.push.webhooks import WebhookService
 from postroom.remote.agents import RemoteAgents
 from postroom.remote.work import RemoteWork
 from postroom.tasks.assignment import TaskAssigner, TaskRetries
@@ -57,3 +58,4 @@ class Parts(Base):
     iam: LocalIAM
     gate: Gate
     pushes: PushService
+    webhooks: WebhookService

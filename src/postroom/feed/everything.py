@@ -42,7 +42,6 @@ from postroom.projection.changes import (
 from postroom.projection.tail import TailPage
 from postroom.protocol import shapes
 from postroom.protocol.approvals import POLICY
-from postroom.protocol.events import event_id
 from postroom.store.database import Database, Store
 from postroom.tasks import views as task_views
 from postroom_a2a.times import format_time
@@ -139,12 +138,7 @@ class EverythingFeed(FeedSource[EventCursor | None]):
 def _end(store: Store) -> EventCursor:
     """The end of the log, as far as it is folded."""
     ends = [store.cursor(name) for name in ("TASKS", "INBOX", "FEED", "ALERTS")]
-    return EventCursor(*ends, _last_event(store))
-
-
-def _last_event(store: Store) -> int:
-    """The last id that a folded event can have."""
-    return event_id(store.cursor("EVENTS") + 1, 0) - 1
+    return EventCursor(*ends, store.last_event)
 
 
 def _of_log(
@@ -189,5 +183,5 @@ def _approvals(store: Store, after: int) -> list[Happening]:
     found = [Happening("approvals", event, "approval", shown.get(event)) for event, _ in rows]
     if not is_full(found):
         # A read looks at every event past its cursor, so that is kept near the end.
-        found.append(Happening("approvals", max(after, _last_event(store))))
+        found.append(Happening("approvals", max(after, store.last_event)))
     return found

@@ -64,6 +64,15 @@ METADATA = frozenset(
 )
 """Where clouds hand out a machine's own credentials: a sandbox would gain most by reaching these."""
 
+INWARD = frozenset(
+    {
+        *("localhost", "metadata", "metadata.google.internal", "metadata.goog"),
+        *("instance-data", "instance-data.ec2.internal", "metadata.azure.internal"),
+        *("metadata.tencentyun.com", "metadata.oraclecloud.com"),
+    }
+)
+"""Names of such places, and of this machine: refused whatever they resolve to."""
+
 # IANA's registries of special-purpose addresses, IPv4 and IPv6.
 _SPECIAL_4 = tuple(
     map(
@@ -208,6 +217,21 @@ class OutboundPolicy:
         return cls(tuple(PrivateAccess.parse(text) for text in private))
 
 
+def check_name(host: str, port: int, policy: OutboundPolicy) -> None:
+    """Refuse a name that means this machine or a cloud's metadata service, unless the operator has opened it.
+
+    Args:
+        host: in canonical form.
+
+    Raises:
+        AddressRefused: it is such a name.
+    """
+    named = host.removesuffix(".")
+    inward = named in INWARD or named.endswith(".localhost")
+    if inward and not any((p.host, p.port) == (host, port) for p in policy.private):
+        raise _refused(host, host, port)
+
+
 def check_address(text: str, host: str, port: int, policy: OutboundPolicy) -> str:
     """The address to connect to: `text`, or the IPv4 address that is mapped in it.
 
@@ -227,7 +251,11 @@ def check_address(text: str, host: str, port: int, policy: OutboundPolicy) -> st
         # NAT64 stays as it is: without it a network that has only IPv6 reaches nothing.
         return str(getattr(given, "ipv4_mapped", None) or given)
     named = host if host == str(address) else f"{host} is at {address}, which"
-    raise AddressRefused(
+    raise _refused(named, host, port)
+
+
+def _refused(named: str, host: str, port: int) -> AddressRefused:
+    return AddressRefused(
         f"{named} is not an address of the public internet",
         remedy=f"the operator can open it: postroom config set egress.allow_private {_example(host, port)}",
     )
@@ -244,7 +272,11 @@ async def addresses(host: str, port: int, policy: OutboundPolicy) -> list[str]:
         AddressRefused: see `check_address`.
         PeerError: the name has no address.
     """
-    found = [host] if is_address(host) else await _lookup(host, port, policy)
+    if is_address(host):
+        found = [host]
+    else:
+        check_name(host, port, policy)
+        found = await _lookup(host, port, policy)
     checked = list(dict.fromkeys(check_address(text, host, port, policy) for text in found))
     if not checked:
         raise PeerError(f"{host} has no address")

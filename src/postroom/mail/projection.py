@@ -171,8 +171,9 @@ def _apply(
     final = is_final(state, expects_reply=row.expects_reply)
     # How it was delivered stays true when it was seen.
     reason = report.reason or (row.reason if how_of(row.reason) else "")
-    store.messages.set_state(row.seq, state, final=final, reason=reason, at=report.at)
-    return replace(row, state=state.value, final=final, reason=reason, updated_at=report.at)
+    changed = {"final": final, "reason": reason, "receipt": report.seq}
+    store.messages.set_state(row.seq, state, at=report.at, **changed)
+    return replace(row, state=state.value, updated_at=report.at, **changed)
 
 
 # ── FEED, DEADLETTER, ALERTS ────────────────────────────────────────────────────────────────────────────────

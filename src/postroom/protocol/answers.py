@@ -15,6 +15,7 @@ from postroom.protocol.shapes import (
     ControlRecord,
     Credential,
     Dead,
+    Delivery,
     Excess,
     Interrupt,
     Invite,
@@ -32,6 +33,7 @@ from postroom.protocol.shapes import (
     Task,
     TaskEvent,
     TaskMessage,
+    Webhook,
     Worker,
     WorkerEvent,
 )
@@ -128,6 +130,20 @@ class Pushes(TypedDict):
 
     pushes: list[Push]
     next: int | None
+
+
+class Webhooks(TypedDict):
+    """Webhooks, the oldest first; `next` is null."""
+
+    webhooks: list[Webhook]
+    next: None
+
+
+class Deliveries(TypedDict):
+    """Deliveries to a webhook: those that wait first, then the last that was tried; `next` is null."""
+
+    deliveries: list[Delivery]
+    next: None
 
 
 class TaskEvents(TypedDict):

@@ -269,6 +269,9 @@ MAX_PUSH_CONFIGS = 10
 MAX_OPEN_PUSH_CONFIGS = 10_000
 """Configs of one caller for the push notifications of open tasks: each is kept in memory."""
 
+MAX_WEBHOOKS = 20
+"""Webhooks of one agent: everything that it wants to be told goes to each of them."""
+
 # ── Between our own processes; no table shows these ──
 
 TASK_DEPTH = MAX_DEPTH + 8

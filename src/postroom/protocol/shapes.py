@@ -351,6 +351,69 @@ class Push(TypedDict):
     next_at: Time | None
 
 
+class Webhook(TypedDict):
+    """A URL that is told what happens to an agent.
+
+    Attributes:
+        owner: whom it tells of.
+        events: `message.received`, `receipt`, `task`, `approval`.
+        state: `active`, `disabled`, or `lost`: its secret is, and nothing goes there until it has a new one.
+        reason: why it is not active, "" if it is.
+        pending: deliveries that wait.
+        former_until: until when its former secret signs, too; null without one.
+    """
+
+    id: str
+    owner: Party
+    url: str
+    events: list[str]
+    state: str
+    reason: str
+    pending: int
+    created_at: Time
+    former_until: Time | None
+
+
+class NewWebhook(Webhook):
+    """A webhook with its secret, which no other answer has."""
+
+    secret: str
+
+
+class Delivery(TypedDict):
+    """Something that a webhook is told.
+
+    Attributes:
+        id: the `webhook-id` of its attempts.
+        event: "" if what it is about is no longer kept.
+        about: id of the message, the task or the approval.
+        state: `pending`, `delivered` or `given-up`.
+        status: HTTP status of the last answer, 0 for none.
+        reason: why the last attempt failed, "" if it did not.
+        tried_at: instant of the last attempt, null for none.
+        next_at: instant of the next one, null for none; it may wait behind another.
+    """
+
+    id: str
+    webhook: str
+    event: str
+    about: str
+    state: str
+    attempts: int
+    status: int
+    reason: str
+    tried_at: Time | None
+    next_at: Time | None
+
+
+class Attempt(TypedDict):
+    """What came of a test: `status` 0 for no answer; `reason` why it failed, "" if it did not."""
+
+    delivered: bool
+    status: int
+    reason: str
+
+
 class WebhookKeys(TypedDict):
     """What verifies that a request to a webhook is of this post room (Standard Webhooks).
 

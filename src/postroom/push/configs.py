@@ -16,14 +16,16 @@ from postroom.errors import InvalidInput, NotFound, Refused
 from postroom.protocol import shapes
 from postroom.protocol.limits import MAX_OPEN_PUSH_CONFIGS, MAX_PUSH_CONFIGS
 from postroom.protocol.principal import DOOR, Principal
-from postroom.push.pusher import ALERT, Pusher, take
+from postroom.push.changes import place, take
+from postroom.push.pusher import ALERT, Pusher
+from postroom.push.receivers import Receiver
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskEventRow, TaskHead
 from postroom.store.pushes import ConfigRow, PushRow, key_of
 from postroom.tasks.operations import sees
 from postroom.tasks.service import OrgTaskService
-from postroom.webhooks.sender import WebhookKey
+from postroom.webhooks.signing import WebhookKey
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.service import PushConfig, PushConfigPage, PushConfigs
 from postroom_a2a.times import format_time
@@ -74,7 +76,7 @@ class AgentPushes(PushConfigs):
             # Also where the caller has gone: perhaps it was stored.
             self._pusher.watch(config.task)
             self._pusher.touch(config.task)
-        self._pusher.wake(stored)
+        self._pusher.wake(Receiver.of(stored))
         return _shown(stored)
 
     def _create(self, store: Store, config: PushConfig, after: int | None) -> ConfigRow:
@@ -83,6 +85,7 @@ class AgentPushes(PushConfigs):
         known = store.pushes.config(key)
         if known is None:
             self._check_room(store, config.task)
+        sealer = self._pusher.sealer
         row = ConfigRow(
             key=key,
             id=config.id,
@@ -90,12 +93,13 @@ class AgentPushes(PushConfigs):
             owner=self._me.uid,
             api_key=self._me.key_id,
             url=config.url,
-            token=config.token,
+            token=sealer.seal(config.token, place(key, "token")),
             scheme=config.scheme,
-            credentials=config.credentials,
+            credentials=sealer.seal(config.credentials, place(key, "credentials")),
             version=config.version,
             made_at=self._clock(),
             seq=head.seq if after is None else after,
+            sealed=True,
         )
         store.pushes.put(row)
         stored = known or row
@@ -261,7 +265,7 @@ class PushService:
             return PushView(store.pushes.push(push) or found, config, _what(change), first)
 
         view = await self._database.write(again, accounts=False)
-        self._pusher.wake(view.config)
+        self._pusher.wake(Receiver.of(view.config))
         return view
 
 

@@ -1,86 +1,76 @@
-"""Pushes the changes of tasks to the receivers that their callers named.
+"""Sends what happens to the receivers that agents named: the changes of tasks, and what webhooks are told.
 
-    a change is folded ──► its pushes are rows, and the cursor of the config moves ──► each goes out in its lane
+    it is folded ──► its deliveries are rows, and the cursor of the receiver moves ──► each goes out in its lane
 
-The first step reads what is stored past the config's cursor, so it is done again from there after a crash: no change is
-missed, and nothing is pushed that is not stored. The rows and the cursor are one transaction, apart from the fold's. An
-attempt is written down when it has ended. If the control plane is killed in between, the receiver gets the push twice,
-with the same `webhook-id`. What a push says (`body_of`) is in the version of A2A that its receiver speaks.
+The first step reads what is stored past the cursor, so it is done again from there after a crash: nothing is missed,
+and nothing is sent that is not stored. The rows and the cursor are one transaction, apart from the fold's. An attempt
+is written down when it has ended. If the control plane is killed in between, the receiver gets it twice, with the same
+`webhook-id`. `push.changes` and `push.hooks` know what each kind of receiver is told.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
+from postroom.identity.sealing import Sealer
 from postroom.observe.supervision import well
 from postroom.projection.changes import Change, Changes
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.limits import SHORT_ID
 from postroom.protocol.principal import OPERATOR_KEY
-from postroom.protocol.traces import TRACEPARENT, trace_of
+from postroom.push import changes as config_changes
+from postroom.push import hooks
+from postroom.push.receivers import Outgoing, Receiver, lanes_of
 from postroom.store.database import Database, Store
-from postroom.store.ports import TaskEventRow
-from postroom.store.pushes import DELIVERED, GIVEN_UP, ConfigRow, PushRow, push_id
-from postroom.tasks.operations import stream_response
+from postroom.store.pushes import DELIVERED, GIVEN_UP, ConfigRow, PushRow
 from postroom.webhooks.lanes import Lane, Lanes
-from postroom.webhooks.sender import Outcome, Schedule, Sender, Target, WebhookKey
-from postroom_a2a.ecma_json import dumps
-from postroom_a2a.http.v03_objects import task_down
-from postroom_a2a.task_state import TaskState
+from postroom.webhooks.sender import GONE, Outcome, Schedule, Sender, Target
+from postroom.webhooks.signing import WebhookKey
 
 ALERT = "push-failed"
-"""Kind of the alert about a receiver that was given up; its `about` is the key of the config."""
+"""Kind of the alert about a receiver that was given up; its `about` is `Receiver.about`."""
 
 TASKS = 100
 """Tasks whose changes one transaction takes."""
-
-PAGE = 50
-"""Changes of one config that one transaction takes."""
 
 FAILED = "failed"
 OUTCOMES = (DELIVERED, FAILED, GIVEN_UP)
 """How an attempt ends, for metrics: the last one that failed is `GIVEN_UP`."""
 
-NOT_KEPT = "what it was about is no longer kept"
 NO_KEY = "the key that it was made with is not valid any more"
 NO_OWNER = "who made it has no address any more"
 
-OLD = "0.3"
-"""The version in which a push is the whole task, as it is at the attempt."""
-
-TOKENS = ("X-A2A-Notification-Token", "A2A-Notification-Token")
-"""A2A names no header for a config's token; each of its reference libraries reads one of these."""
+KEPT = 7 * 86400.0
+"""Seconds that a webhook's deliveries are kept when they have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The next push of a receiver, with all that it needs.
+    """The next delivery of a receiver, with all that it needs.
 
     Attributes:
-        body: "" where its change is no longer kept.
+        outgoing: None where it is not due.
         stopped: why nothing may go there any more, "" for no reason.
         alerted: people were told that it was given up.
-        trace: `traceparent` of the task, "" for none.
     """
 
-    config: ConfigRow
+    receiver: Receiver
     push: PushRow
-    body: str
+    outgoing: Outgoing | None
     stopped: str
     alerted: bool
-    trace: str
 
 
 class Pusher:
-    """Pushes the changes of an organisation's tasks.
+    """Sends what happens in an organisation to its receivers.
 
     Args:
-        key: signs every push.
+        key: signs every request.
+        sealer: opens the secrets of receivers.
         alert: told when a receiver is given up, and when it is not any more.
         count: told how each attempt has ended, one of `OUTCOMES`.
     """
@@ -91,6 +81,7 @@ class Pusher:
         changes: Changes,
         sender: Sender,
         key: WebhookKey,
+        sealer: Sealer,
         alert: RaiseAlert,
         *,
         count: Callable[[str], None] = lambda _: None,
@@ -99,6 +90,7 @@ class Pusher:
     ) -> None:
         self.sender = sender
         self.key = key
+        self.sealer = sealer
         self._database = database
         self._alert = alert
         self._count = count
@@ -110,17 +102,26 @@ class Pusher:
         # Tasks with an open config, and those of them that have changed.
         self._watched: set[str] = set()
         self._changed: set[str] = set()
+        # Whose webhooks there are, and whether something has happened that they may be told of.
+        self._owners: frozenset[str] = frozenset()
+        self._happened = False
         self._more = asyncio.Event()
         changes.tap(self._heard)
 
     async def run(self) -> None:
-        """Find what is to be pushed until cancelled; first what was left by a fault, or an earlier process."""
+        """Find what is to be sent until cancelled; first what was left by a fault, or an earlier process."""
         await self._resume()
         while True:
             await self._collect()
+            await self._collect_hooks()
             well()
             await self._more.wait()
             self._more.clear()
+
+    async def forget(self) -> None:
+        """Forget the deliveries of webhooks that have ended long ago."""
+        before = self._clock() - KEPT
+        await self._database.write(lambda store: store.webhooks.forget(before), accounts=False)
 
     def watch(self, task: str) -> None:
         """Hear of the changes of a task from now on."""
@@ -131,19 +132,30 @@ class Pusher:
         self._changed.add(task)
         self._more.set()
 
-    def wake(self, config: ConfigRow) -> None:
-        """Take the next step of a receiver."""
-        self._lanes.wake(lane_of(config))
+    def look(self) -> None:
+        """Look for what webhooks are not told of yet, and which there are."""
+        self._happened = True
+        self._more.set()
 
-    async def recovered(self, owner: str, key: str) -> None:
-        """End the alert about a receiver: it takes pushes again, or there is none any more."""
-        await self._alert(Alert(ALERT, "", owner, key))
+    def wake(self, receiver: Receiver) -> None:
+        """Take the next step of a receiver."""
+        self._lanes.wake(receiver.lane)
+
+    async def recovered(self, owner: str, about: str) -> None:
+        """End the alert about a receiver: it takes what is sent again, or there is none any more."""
+        await self._alert(Alert(ALERT, "", owner, about))
 
     def _heard(self, change: Change) -> None:
         if change.kind == "task" and change.id in self._watched:
             self.touch(change.id)
+        if not self._owners:
+            return
+        asked = change.kind == "event" and change.id
+        told = change.kind in ("mail", "receipt", "task")
+        if asked or (told and not self._owners.isdisjoint((change.sender, change.recipient))):
+            self.look()
 
-    # ── from changes to pushes ──────────────────────────────────────────────────────────────────────
+    # ── from changes to deliveries ──────────────────────────────────────────────────────────────────────
 
     async def _resume(self) -> None:
         after = ""
@@ -154,10 +166,11 @@ class Pusher:
             after = page[-1].key
         after = ""
         while found := await self._database.read(partial(_waiting, after=after)):
-            for _, config in found:
-                if config is not None:
-                    self.wake(config)
+            for _, receiver in found:
+                if receiver is not None:
+                    self.wake(receiver)
             after = found[-1][0]
+        self.look()
 
     async def _collect(self) -> None:
         while self._changed:
@@ -171,31 +184,55 @@ class Pusher:
             self._watched -= ended - self._changed
             self._changed |= left
             for config in new:
-                self.wake(config)
+                self.wake(Receiver.of(config))
 
-    # ── from pushes to receivers ────────────────────────────────────────────────────────────────────
+    async def _collect_hooks(self) -> None:
+        while self._happened:
+            self._happened = False
+            try:
+                work = partial(hooks.take, now=self._clock())
+                taken = await self._database.write(work, accounts=False)
+            except BaseException:
+                self._happened = True
+                raise
+            self._owners = taken.owners
+            self._happened = self._happened or taken.more
+            for receiver in taken.receivers:
+                self.wake(receiver)
+
+    # ── from deliveries to receivers ────────────────────────────────────────────────────────────────────
 
     async def _step(self, lane: Lane) -> float | None:
-        """Send the next push of a receiver if it is due; the instant of what follows, None for nothing."""
-        now = self._clock()
-        head = await self._database.point(partial(_head, key=lane.key, now=now))
+        """Send the next delivery of a receiver if it is due; the instant of what follows, None for nothing."""
+        head = await self._database.point(partial(self._head, key=lane.key, now=self._clock()))
         if head is None:
             return None
-        if head.push.next_at is not None and head.push.next_at > now:
+        if head.outgoing is None:
             return head.push.next_at
-        return await self._send(head)
+        return await self._send(head, head.outgoing)
 
-    async def _send(self, head: _Head) -> float | None:
-        config, push = head.config, head.push
-        if head.stopped:
-            return await self._stop(config, head.stopped)
-        if not head.body:
-            return await self._store(replace(push, state=GIVEN_UP, next_at=None, reason=NOT_KEPT))
-        body = head.body.encode()
-        signed = self.key.headers(config.owner, push.id, self._clock(), body)
-        traced = [(TRACEPARENT, head.trace)] if head.trace else []
-        headers = [*headers_of(config), *signed, *traced]
-        outcome = await self.sender.post(config.url, headers, body)
+    def _head(self, store: Store, *, key: str, now: float) -> _Head | None:
+        receiver, push = Receiver.find(store, key), store.pushes.head(key)
+        if receiver is None or push is None:
+            return None
+        stopped, outgoing = stopped_of(store, receiver, now), None
+        if push.next_at is None or push.next_at <= now:
+            row, more = receiver.row, (self.key, self.sealer, now)
+            if isinstance(row, ConfigRow):
+                outgoing = config_changes.request(store, row, push, *more)
+            else:
+                outgoing = hooks.request(store, row, push, *more)
+        alerted = store.alerts.is_raised(ALERT, receiver.about)
+        return _Head(receiver, push, outgoing, stopped, alerted)
+
+    async def _send(self, head: _Head, outgoing: Outgoing) -> float | None:
+        receiver, push = head.receiver, head.push
+        if head.stopped or (outgoing.fault and not outgoing.drop):
+            return await self._stop(receiver, head.stopped or outgoing.fault)
+        if outgoing.fault:
+            reason = outgoing.fault
+            return await self._store(replace(push, state=GIVEN_UP, next_at=None, reason=reason))
+        outcome = await self.sender.post(receiver.url, outgoing.headers, outgoing.body)
         now = self._clock()
         tried = replace(
             push, attempts=push.attempts + 1, at=now, status=outcome.status, reason=outcome.reason
@@ -204,12 +241,12 @@ class Pusher:
             self._count(DELIVERED)
             next_at = await self._store(replace(tried, state=DELIVERED, next_at=None))
             if head.alerted:
-                await self.recovered(config.owner, config.key)
+                await self.recovered(receiver.owner, receiver.about)
             return next_at
-        return await self._failed(config, tried, outcome, now)
+        return await self._failed(receiver, tried, outcome, now)
 
     async def _failed(
-        self, config: ConfigRow, tried: PushRow, outcome: Outcome, now: float
+        self, receiver: Receiver, tried: PushRow, outcome: Outcome, now: float
     ) -> float | None:
         following = self._schedule.after(outcome, tried.attempts, now)
         self._count(FAILED if following.at is not None else GIVEN_UP)
@@ -217,51 +254,43 @@ class Pusher:
             await self._store(replace(tried, next_at=following.at))
             return following.at
         next_at = await self._store(replace(tried, state=GIVEN_UP, next_at=None))
+        gone = outcome.status == GONE
         if following.all:
-            next_at = await self._stop(config, f"given up with the one before it: {outcome.reason}")
-        await self._tell(config, tried, outcome)
+            reason = f"given up with the one before it: {outcome.reason}"
+            next_at = await self._stop(receiver, reason, gone=gone)
+        await self._alert(
+            Alert(ALERT, _told(receiver, tried, outcome), receiver.owner, receiver.about)
+        )
         return next_at
 
-    async def _tell(self, config: ConfigRow, push: PushRow, outcome: Outcome) -> None:
-        short, attempts = config.task[:SHORT_ID], push.attempts
-        text = (
-            f"a push of task {short} to {Target.parse(config.url).host} was given up after"
-            f" {attempts} attempt{'s' if attempts > 1 else ''}: {outcome.reason};"
-            f" postroom task pushes {short}"
-        )
-        await self._alert(Alert(ALERT, text, config.owner, config.key))
-
-    async def _stop(self, config: ConfigRow, reason: str) -> None:
-        give_up = partial(_give_up, key=config.key, reason=reason)
-        await self._database.write(give_up, accounts=False)
+    async def _stop(self, receiver: Receiver, reason: str, *, gone: bool = False) -> None:
+        """Give up what waits for a receiver; a webhook that is `gone`, or may not be told, is disabled."""
+        disable = not isinstance(receiver.row, ConfigRow) and (gone or reason in (NO_KEY, NO_OWNER))
+        stop = partial(_stop, receiver=receiver, reason=reason, disable=disable)
+        await self._database.write(stop, accounts=False)
 
     async def _store(self, row: PushRow) -> float | None:
-        """Write down how far a push has come; then the one behind it is due."""
+        """Write down how far a delivery has come; then the one behind it is due."""
         await self._database.write(lambda store: store.pushes.tried(row), accounts=False)
         return 0.0
 
 
-def lane_of(config: ConfigRow) -> Lane:
-    """The lane of a receiver."""
-    return Lane(config.key, config.owner, Target.parse(config.url).host)
-
-
-def take(store: Store, config: ConfigRow, now: float) -> tuple[bool, bool]:
-    """Give the changes past a config's cursor their pushes; returns whether there are new ones, and more to take."""
-    head = store.tasks.head_by_id(config.task)
-    found = store.tasks.events_of(config.task, config.seq, PAGE)
-    if head is None:
-        return False, False
-    new = [
-        PushRow(push_id(config.key, change.seq), config.key, config.task, change.seq, next_at=now)
-        for change in found
-        if is_pushed(change)
-    ]
-    store.pushes.add(new)
-    seq = found[-1].seq if found else config.seq
-    more = len(found) == PAGE
-    store.pushes.move(config.key, seq, final=head.final and not more)
-    return bool(new), more
+def _told(receiver: Receiver, push: PushRow, outcome: Outcome) -> str:
+    """The text of the alert about a delivery that was given up."""
+    host, attempts = Target.parse(receiver.url).host, push.attempts
+    tried = f"after {attempts} attempt{'s' if attempts > 1 else ''}: {outcome.reason}"
+    if isinstance(receiver.row, ConfigRow):
+        short = receiver.row.task[:SHORT_ID]
+        return (
+            f"a push of task {short} to {host} was given up {tried}; postroom task pushes {short}"
+        )
+    hook = receiver.row.id
+    if outcome.status == GONE:
+        return (
+            f"the webhook {hook} is disabled: {host} wants nothing more (410);"
+            f" postroom webhooks test {hook} when it does"
+        )
+    return f"a delivery to {host} was given up {tried}; postroom webhooks deliveries {hook}"
 
 
 def _collect(
@@ -274,7 +303,7 @@ def _collect(
     for task in tasks:
         configs = [config for config in store.pushes.of_task(task) if not config.final]
         for config in configs:
-            new, more = take(store, config, now)
+            new, more = config_changes.take(store, config, now)
             if new:
                 waiting.append(config)
             if more:
@@ -285,77 +314,26 @@ def _collect(
     return waiting, left, ended
 
 
-def _waiting(store: Store, *, after: str) -> list[tuple[str, ConfigRow | None]]:
-    return [(key, store.pushes.config(key)) for key in store.pushes.waiting(after)]
+def _waiting(store: Store, *, after: str) -> list[tuple[str, Receiver | None]]:
+    return [(key, Receiver.find(store, key)) for key in store.pushes.waiting(after)]
 
 
-def _head(store: Store, *, key: str, now: float) -> _Head | None:
-    config, push = store.pushes.config(key), store.pushes.head(key)
-    if config is None or push is None:
-        return None
-    said = trace = ""
-    if push.next_at is None or push.next_at <= now:
-        said, trace = body_of(store, config, push.seq), _trace(store, config.task)
-    alerted = store.alerts.is_raised(ALERT, key)
-    return _Head(config, push, said, _stopped(store, config, now), alerted, trace)
-
-
-def _trace(store: Store, task: str) -> str:
-    row = store.tasks.task_by_id(task)
-    if row is None or TRACEPARENT not in row.snapshot:
-        return ""
-    history = json.loads(row.snapshot).get("history") or [{}]
-    return trace_of(history[0])
-
-
-def _stopped(store: Store, config: ConfigRow, now: float) -> str:
+def stopped_of(store: Store, receiver: Receiver, now: float) -> str:
     """Why nothing may go to a receiver any more: its owner, or the key that it was made with, has gone."""
-    owner = store.agents.agent_by_uid(config.owner)
+    owner = store.agents.agent_by_uid(receiver.owner)
     if owner is None or owner.retired:
         return NO_OWNER
-    if config.api_key in ("", OPERATOR_KEY):
+    if receiver.api_key in ("", OPERATOR_KEY):
         return ""
-    key = store.keys.get(config.api_key)
+    key = store.keys.get(receiver.api_key)
     valid = key is not None and key.revoked_at is None
     if key is None or not valid or (key.expires_at is not None and key.expires_at <= now):
         return NO_KEY
     return ""
 
 
-def _give_up(store: Store, *, key: str, reason: str) -> None:
-    store.pushes.give_up(key, reason)
-
-
-def is_pushed(change: TaskEventRow) -> bool:
-    """Whether a change is one for receivers: the first, which only creates the task, is none."""
-    return bool(change.event) or change.state != TaskState.SUBMITTED
-
-
-def body_of(store: Store, config: ConfigRow, seq: int) -> str:
-    """The body of the push of the change at `seq`, "" if that is no longer kept.
-
-    It is A2A's StreamResponse; for 0.3 the task.
-    """
-    found = store.tasks.events_at([seq])
-    if not found:
-        return ""
-    (change,) = found
-    if config.version != OLD and change.event:
-        return change.event
-    task = store.tasks.task_by_id(config.task)
-    if task is None:
-        return ""
-    if config.version == OLD:
-        return dumps(task_down(json.loads(task.snapshot))).decode()
-    return dumps(stream_response(change, task)).decode()
-
-
-def headers_of(config: ConfigRow) -> list[tuple[str, str]]:
-    """The headers of a push, without its signature."""
-    media = "application/json" if config.version == OLD else "application/a2a+json"
-    found = [("content-type", media), ("a2a-version", config.version)]
-    if config.token:
-        found.extend((name, config.token) for name in TOKENS)
-    if config.scheme and config.credentials:
-        found.append(("authorization", f"{config.scheme} {config.credentials}"))
-    return found
+def _stop(store: Store, *, receiver: Receiver, reason: str, disable: bool) -> None:
+    for lane in lanes_of(receiver.about) if disable else [receiver.key]:
+        store.pushes.give_up(lane, reason)
+    if disable:
+        store.webhooks.disable(receiver.about, reason)

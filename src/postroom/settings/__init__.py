@@ -149,6 +149,8 @@ class Settings:
     """Rules of single projects."""
     notify: str = "bell"
     """How the screen calls a person who looks elsewhere: `off`, `bell`, `osc9` or `osc777`."""
+    webhooks_retry: tuple[str, ...] = ("300", "1800", "7200", "18000", "36000", "36000")
+    """Pauses in seconds from the fourth attempt of a delivery on."""
     violations: int = 20
     """Violations of one worker within ten minutes after which it is cut off."""
     limit_requests: int = 500
@@ -204,6 +206,11 @@ class Settings:
     def operator_key_file(self) -> Path:
         """The operator's API key, 0600."""
         return self.keys / "operator.key"
+
+    @property
+    def sealing_key_file(self) -> Path:
+        """The key under which secrets in the database are sealed, 0600."""
+        return self.keys / "sealing.key"
 
     @property
     def pins_file(self) -> Path:

@@ -94,6 +94,17 @@ def parse_age(text: str) -> Keep:
     return keep
 
 
+def parse_pause(text: str) -> float:
+    """Seconds until something is tried again.
+
+    Raises:
+        InvalidInput: they are none, or more than a week.
+    """
+    if not text.isdecimal() or not 0 < int(text) <= 7 * DAY:
+        raise InvalidInput(f"{text!r} is no pause", remedy="seconds, such as 300")
+    return float(text)
+
+
 def parse_project(text: str) -> tuple[str, str, Keep]:
     """`PROJECT KIND KEEP`: project, kind and what is kept.
 

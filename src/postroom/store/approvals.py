@@ -271,6 +271,12 @@ class ApprovalStore:
             found.append((event, row if tells else None))
         return found
 
+    def about(self, event: int) -> ApprovalRow | None:
+        """The approval that the event with that id asks for or answers."""
+        for found, worker, request in self._session.rows(_ABOUT, after=event - 1, most=1):
+            return self.of(worker, request) if found == event else None
+        return None
+
     def pending_of_tasks(self, tasks: Collection[str]) -> list[ApprovalRow]:
         """Pending approvals that are for one of these tasks, as their workers say."""
         return self._session.all(ApprovalRow, _OF_TASKS, named=list(tasks))

@@ -22,6 +22,7 @@ from typing import Any, Generic, Self, TypeVar
 import sqlalchemy
 
 from postroom.errors import DatabaseBusy, InvalidInput, RequestTimeout, StoreLocked
+from postroom.protocol.events import event_id
 from postroom.store.activity import ActivityStore
 from postroom.store.agents import AgentStore, CardStore
 from postroom.store.alerts import AlertStore
@@ -41,6 +42,7 @@ from postroom.store.sessions import SessionStore
 from postroom.store.signing import Signer
 from postroom.store.sqlite import SQLitePlace
 from postroom.store.tasks import TaskStore
+from postroom.store.webhooks import WebhookStore
 from postroom.store.workers import WorkerStore
 
 __all__ = ["Database", "DatabaseStatistics", "Store"]
@@ -63,7 +65,8 @@ class Store:
     """One transaction or one consistent view, as the runner gives it to a piece of work (`store.database`).
 
     Attributes:
-        agents, blobs, cards, credentials, grants, invites, keys, openings, pushes, sessions, workers: identity.
+        agents, blobs, cards, credentials, grants, invites, keys, openings, pushes, sessions, webhooks,
+            workers: identity.
         alerts, announcements, approvals, events, messages, pending, records: folded from the log.
         tasks: folded from the log, as a projection of their own; perhaps in another database.
         task_tables: all rows of that database, None where tasks lie in SQL.
@@ -90,6 +93,7 @@ class Store:
         self.openings = OpeningStore(session)
         self.pushes = PushStore(session)
         self.sessions = SessionStore(session)
+        self.webhooks = WebhookStore(session)
         self.workers = WorkerStore(session)
         self.alerts = AlertStore(session)
         self.announcements = AnnouncementStore(session)
@@ -107,6 +111,11 @@ class Store:
     def cursor(self, stream: str) -> int:
         """Sequence up to which every projection of `stream` has folded it, 0 before the first record."""
         return min(cursor.get(stream) for cursor in self._cursors.get(stream, self._mail))
+
+    @property
+    def last_event(self) -> int:
+        """The last id that a folded event can have."""
+        return event_id(self.cursor("EVENTS") + 1, 0) - 1
 
     def set_cursor(self, stream: str, seq: int) -> None:
         """Store the sequence up to which `stream` is folded."""

@@ -9,7 +9,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import and_, bindparam, false, func, or_, select, update
+from sqlalchemy import and_, bindparam, false, func, literal_column, or_, select, update
 
 from postroom.errors import Conflict
 from postroom.protocol.limits import MAX_PAGE
@@ -34,6 +34,7 @@ class MessageRow:
         requests: it requests a task.
         task: id of the task that its sender was at, as the sender says; "" for none.
         signature: proves the rest (`store.signing`); "" for one that nobody has signed.
+        receipt: sequence in RECEIPTS of the record that set the present state, 0 for none.
     """
 
     seq: int
@@ -57,6 +58,7 @@ class MessageRow:
     subject: str = ""
     task: str = ""
     signature: str = ""
+    receipt: int = 0
 
     @property
     def altered(self) -> bool:
@@ -117,7 +119,7 @@ _GIVEN_UP = prepared(
         given_up.c.sender == bindparam("sender"), given_up.c.id == bindparam("message_id")
     )
 )
-_STATE = ("state", "reason", "final", "updated_at")
+_STATE = ("state", "reason", "final", "updated_at", "receipt")
 """Columns that change; no signature covers them."""
 _SAYS = ("subject", "context_id", "reply_to", "requeue_of", "task")
 """Further columns in which a message says something."""
@@ -193,6 +195,13 @@ _UNREAD_PAST_OF = prepared(
     .limit(bindparam("most"))
 )
 _NAMED = prepared(select(*COLUMNS).where(among(messages.c.id, "ids")))
+_RECEIPTS_PAST = prepared(
+    # The index is partial.
+    select(*COLUMNS)
+    .where(messages.c.receipt > bindparam("after"), messages.c.receipt > literal_column("0"))
+    .order_by(messages.c.receipt)
+    .limit(bindparam("most"))
+)
 
 
 _OF_TASK = prepared(
@@ -305,10 +314,20 @@ class MessageStore:
         """The messages folded from those records of INBOX, in their order."""
         return sorted(self._session.all(self._row, _AMONG, seqs=seqs), key=_SEQ)
 
-    def set_state(self, seq: int, state: State, *, final: bool, reason: str, at: float) -> None:
-        """Store the new state of a message."""
+    def set_state(
+        self, seq: int, state: State, *, final: bool, reason: str, at: float, receipt: int
+    ) -> None:
+        """Store the new state of a message, by the record of RECEIPTS at `receipt`."""
         changes = {"state": state.value, "final": final, "reason": reason, "updated_at": at}
-        self._session.run(_SET_STATE, {"at": seq, **changes})
+        self._session.run(_SET_STATE, {"at": seq, "receipt": receipt, **changes})
+
+    def past(self, after: int, limit: int) -> list[MessageRow]:
+        """The first messages to anyone past sequence `after`, oldest first."""
+        return self._session.all(self._row, _ANY_PAST, after=after, most=page(limit))
+
+    def receipts_past(self, after: int, limit: int) -> list[MessageRow]:
+        """The messages whose state a record of RECEIPTS past `after` has set, in the order of these records."""
+        return self._session.all(self._row, _RECEIPTS_PAST, after=after, most=page(limit))
 
     def first_answers(self, questions: Iterable[MessageRow]) -> dict[int, MessageRow]:
         """The first reply of its recipient to each of `questions`, by the question's sequence."""

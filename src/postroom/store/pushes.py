@@ -1,5 +1,7 @@
 """Where the changes of tasks are pushed (A2A's push notification configs), and each push with its attempts.
 
+The deliveries to webhooks (`store.webhooks`) are rows of the same table.
+
 A config has a cursor in TASKS: the changes up to it have their pushes. So a push follows from what is stored, whatever
 was killed in between, and no fold waits for it. A push is due in the order of the changes: of each receiver the oldest
 pending one is its head, and the others wait for it.
@@ -11,7 +13,7 @@ import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 
-from sqlalchemy import bindparam, delete, false, func, select, update
+from sqlalchemy import bindparam, delete, false, func, or_, select, update
 
 from postroom.store.schema import push_configs, pushes
 from postroom.store.session import Session, among, insert_new, prepared, upsert, values_of
@@ -34,6 +36,7 @@ class ConfigRow:
         version: of A2A in which the pushes are written.
         seq: sequence in TASKS up to which the changes have their pushes.
         final: the task's end is one of them, so none follows.
+        sealed: token and credentials are (`identity.sealing`); those of earlier versions are until the next start not.
     """
 
     key: str
@@ -49,6 +52,7 @@ class ConfigRow:
     made_at: float
     seq: int
     final: bool = False
+    sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,9 @@ class PushRow:
 
     Attributes:
         id: the `webhook-id` of all its attempts.
-        hook: the receiver: key of a config.
-        about: id of the task.
-        seq: sequence in TASKS of the change.
+        hook: the receiver: key of a config, or a stream of a webhook (`push.hooks`).
+        about: id of the task, the message or the approval.
+        seq: sequence in TASKS of the change; of a webhook the number of what happened in that stream.
         attempts: how many there were.
         next_at: instant of the next attempt; None when there is none.
         at: instant of the last attempt; None before the first.
@@ -94,7 +98,7 @@ _PUSH = [pushes.c[field.name] for field in fields(PushRow)]
 _PUT = upsert(
     push_configs,
     ["key"],
-    ["api_key", "url", "token", "scheme", "credentials", "version"],
+    ["api_key", "url", "token", "scheme", "credentials", "version", "sealed"],
 )
 _BY_KEY = prepared(select(*_CONFIG).where(push_configs.c.key == bindparam("named")))
 _LISTED = (
@@ -116,6 +120,18 @@ _OPEN = prepared(
     .order_by(push_configs.c.key)
     .limit(PAGE)
 )
+_NOT_SEALED = prepared(
+    select(*_CONFIG)
+    .where(push_configs.c.sealed == false())
+    .order_by(push_configs.c.key)
+    .limit(PAGE)
+)
+_WITH_SECRETS = prepared(
+    select(*_CONFIG).where(
+        or_(push_configs.c.token != "", push_configs.c.credentials != ""),
+        push_configs.c.final == false(),
+    )
+)
 _MOVE = prepared(
     update(push_configs)
     .where(push_configs.c.key == bindparam("named"))
@@ -132,6 +148,13 @@ _HEAD = prepared(
     .where(_IS_PENDING, pushes.c.hook == bindparam("named"))
     .order_by(pushes.c.seq)
     .limit(1)
+)
+_PENDING_OF = prepared(select(func.count()).where(_IS_PENDING, pushes.c.hook == bindparam("named")))
+_NEWEST = prepared(
+    select(*_PUSH)
+    .where(pushes.c.hook == bindparam("named"))
+    .order_by(pushes.c.seq.desc())
+    .limit(bindparam("most"))
 )
 _WAITING = prepared(
     select(pushes.c.hook)
@@ -203,6 +226,14 @@ class PushStore:
         """A page of the configs whose tasks have not ended, past that key."""
         return self._session.all(ConfigRow, _OPEN, after=after)
 
+    def not_sealed(self) -> list[ConfigRow]:
+        """A page of the configs whose secrets an earlier version has stored as they are."""
+        return self._session.all(ConfigRow, _NOT_SEALED)
+
+    def with_secrets(self) -> list[ConfigRow]:
+        """The configs of open tasks that have a token or credentials."""
+        return self._session.all(ConfigRow, _WITH_SECRETS)
+
     def move(self, key: str, seq: int, *, final: bool) -> None:
         """Note that the changes up to `seq` have their pushes."""
         self._session.run(_MOVE, {"named": key, "to": seq, "ended": final})
@@ -223,6 +254,10 @@ class PushStore:
         """The oldest pending push of a receiver."""
         return self._session.first(PushRow, _HEAD, named=hook)
 
+    def count_pending(self, hook: str) -> int:
+        """How many wait for a receiver."""
+        return self._session.scalar(_PENDING_OF, named=hook) or 0
+
     def waiting(self, after: str = "") -> list[str]:
         """A page of the receivers with pending pushes, past that one."""
         return self._session.column(_WAITING, after=after)
@@ -230,6 +265,10 @@ class PushStore:
     def push(self, push: str) -> PushRow | None:
         """The push with that id."""
         return self._session.first(PushRow, _BY_ID, named=push)
+
+    def newest(self, hook: str, limit: int) -> list[PushRow]:
+        """The last pushes to a receiver, the last first."""
+        return self._session.all(PushRow, _NEWEST, named=hook, most=limit)
 
     def about(self, task: str, hooks: Collection[str], *, after: int, limit: int) -> list[PushRow]:
         """Pushes of a task to those receivers, of the first `limit` changes past `after`, in their order."""

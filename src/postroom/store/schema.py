@@ -313,13 +313,14 @@ push_configs = Table(
     Column("owner", Text, nullable=False),  # uid
     Column("api_key", Text, nullable=False),  # id of the key that it was made with
     Column("url", Text, nullable=False),
-    Column("token", Text, nullable=False),
+    Column("token", Text, nullable=False),  # `sealed`, as `credentials`
     Column("scheme", Text, nullable=False),
     Column("credentials", Text, nullable=False),
     Column("version", Text, nullable=False),  # of A2A
     Column("made_at", Float, nullable=False),
     Column("seq", Integer, nullable=False),  # of TASKS: the changes up to it have their pushes
     Column("final", Boolean, nullable=False),  # the end of the task, too
+    Column("sealed", Boolean, nullable=False, server_default=text("0")),
     Index("ix_push_configs_task", "task", "owner", "id"),
     Index("ix_push_configs_open", "key", sqlite_where=text("final = 0")),
     Index("ix_push_configs_owner", "owner", sqlite_where=text("final = 0")),
@@ -329,9 +330,9 @@ pushes = Table(
     "pushes",
     metadata,
     Column("id", Text, primary_key=True),  # the `webhook-id` of every attempt
-    Column("hook", Text, nullable=False),  # the receiver: key of a config
-    Column("about", Text, nullable=False),  # id of the task
-    Column("seq", Integer, nullable=False),  # of TASKS
+    Column("hook", Text, nullable=False),  # the receiver: key of a config, or a stream of a webhook
+    Column("about", Text, nullable=False),  # id of the task, the message or the approval
+    Column("seq", Integer, nullable=False),  # of TASKS; of a webhook the number in its stream
     Column("state", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("next_at", Float),  # of the next attempt; null when there is none
@@ -341,6 +342,29 @@ pushes = Table(
     UniqueConstraint("hook", "seq"),
     Index("ix_pushes_about", "about", "seq"),
     Index("ix_pushes_pending", "hook", "seq", sqlite_where=text("state = 'pending'")),
+)
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text, nullable=False),  # uid
+    Column("api_key", Text, nullable=False),  # id of the key that it was made with
+    Column("url", Text, nullable=False),
+    Column("events", Text, nullable=False),  # names, with spaces between
+    Column("secret", Text, nullable=False),  # sealed
+    Column("former", Text, nullable=False),  # sealed; signs, too, until `former_until`
+    Column("former_until", Float),
+    Column("made_at", Float, nullable=False),
+    Column("disabled", Text, nullable=False),  # why nothing goes there; "" while it does
+    Index("ix_webhooks_owner", "owner", "id"),
+)
+
+webhook_cursors = Table(
+    "webhook_cursors",
+    metadata,
+    Column("stream", Text, primary_key=True),
+    Column("seq", Integer, nullable=False),  # up to it all webhooks have their deliveries
 )
 
 # ── the projection: folded from the log ─────────────────────────────────────────────────────────────────────
@@ -369,7 +393,9 @@ messages = Table(
     Column("subject", Text, nullable=False, server_default=text("''")),
     Column("task", Text, nullable=False, server_default=text("''")),
     Column("signature", Text, nullable=False, server_default=text("''")),  # `store.signing`
+    Column("receipt", Integer, nullable=False, server_default=text("0")),  # of RECEIPTS
     UniqueConstraint("sender", "id"),
+    Index("ix_messages_receipt", "receipt", sqlite_where=text("receipt > 0")),
     Index("ix_messages_task", "task", "seq", sqlite_where=text("task != ''")),
     Index("ix_messages_id", "id"),
     Index("ix_messages_recipient", "recipient", "seq"),
@@ -579,7 +605,7 @@ ACCOUNTS = (
 )
 """The tables with a row's organisation, in the order of their foreign keys."""
 
-BLOBS = (blobs, blob_readers, push_configs, pushes)
+BLOBS = (blobs, blob_readers, push_configs, pushes, webhooks, webhook_cursors)
 """The other tables whose origin is here, of one organisation."""
 
 IDENTITY = (*ACCOUNTS, *BLOBS)

@@ -3,34 +3,22 @@
 The name is resolved once, each of its addresses is checked, and the connection goes to a checked one. TLS is verified.
 A redirect is an answer like any other: following it would be a request to a URL that nobody has checked. `Schedule`
 says when a request is tried again, and when it is given up; the database keeps what follows.
-
-A request has both forms of signature of Standard Webhooks 1.0, so a receiver takes the one that suits it:
-
-    v1    HMAC-SHA256 under a secret that each receiver has of its own: `whsec_...`
-    v1a   Ed25519, which anybody checks by the public key: `whpk_...`, and in the JWK set of the organisation
-
-All keys are made of one seed, which is kept with the other keys: there is nothing more to keep, to back up or to lose.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
-import hmac
 import random
+import re
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
-
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from postroom import __version__
 from postroom.errors import AddressRefused, InvalidInput, PostroomError, RequestTimeout
 from postroom.http.client import HttpAnswer, HttpClient
-from postroom.http.outbound import OutboundPolicy, check_address, connect
-from postroom.identity.cardkey import to_text
+from postroom.http.outbound import OutboundPolicy, check_address, check_name, connect
 from postroom.observe import get_logger
 from postroom.protocol.hosts import authority, canonical_host, is_address
 from postroom.protocol.origins import PORTS
@@ -46,10 +34,12 @@ MAX_ANSWER = 16 * 1024
 NOT_OPEN = "its host is not at an address of the public internet"
 """What the owner of a URL is told; the address itself is the operator's to know."""
 
+_PLAIN = re.compile(r"[!-~]+")
+
 Headers = Sequence[tuple[str, str]]
 
-PAUSES = (5.0, 30.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 36000.0)
-"""Seconds from each failed attempt to the next: nine attempts in a little more than a day."""
+PAUSES = (5.0, 25.0, 90.0)
+"""Seconds from each of the first failed attempts to the next; what follows is a setting (`webhooks.retry`)."""
 
 JITTER = 0.2
 """The part by which a pause may be longer, so that those whom one outage has cut off come back spread."""
@@ -60,17 +50,8 @@ LONGEST_REST = 3600.0
 GONE = 410
 """The status by which a receiver says that it wants nothing more."""
 
-REFUSING = frozenset({400, 413, 415, 422})
-"""Statuses that speak of what was sent, not of the receiver."""
-
-REFUSALS = 3
-"""Attempts after which a receiver that refuses one request is believed; what comes after it goes on."""
-
-ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
-"""The headers that say what is signed, and how."""
-
-SECRET, PUBLIC = "whsec_", "whpk_"
-"""How a shared secret and a public key begin."""
+NOT_NOW = frozenset({408, 429})
+"""The statuses of 400 to 499 that speak of the moment. Any other is of what was sent: what comes after it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +95,10 @@ class Target:
             port = parts.port
         except ValueError as error:
             raise InvalidInput("this is not a URL") from error
-        if parts.scheme not in PORTS or not parts.hostname:
+        if parts.scheme not in PORTS or not parts.hostname or _PLAIN.fullmatch(url) is None:
             raise InvalidInput("this is not a URL of http or https")
+        if "@" in parts.netloc:
+            raise InvalidInput("a URL with a name and a password in it shows them to many")
         host = canonical_host(parts.hostname)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         return cls(parts.scheme == "https", host, port or PORTS[parts.scheme], path)
@@ -151,6 +134,8 @@ class Sender:
         try:
             if is_address(target.host):
                 check_address(target.host, target.host, target.port, self._policy)
+            else:
+                check_name(target.host, target.port, self._policy)
         except AddressRefused as error:
             raise InvalidInput(NOT_OPEN) from error
         if not target.secure and not self._opened(target):
@@ -268,66 +253,10 @@ class Schedule:
         """
         if outcome.status == GONE:
             return Next(None, all=True)
-        if outcome.status in REFUSING and attempts >= REFUSALS:
+        if 400 <= outcome.status < 500 and outcome.status not in NOT_NOW:
             return Next(None)
         if attempts > len(self._pauses):
             return Next(None, all=True)
         pause = self._pauses[attempts - 1]
         pause += self._uniform(0.0, JITTER * pause)
         return Next(now + max(pause, min(outcome.wait, LONGEST_REST)))
-
-
-@dataclass(frozen=True, slots=True)
-class WebhookKey:
-    """The keys of one organisation.
-
-    Attributes:
-        seed: 32 secret bytes; not in the repr.
-    """
-
-    seed: bytes = field(repr=False)
-    _private: Ed25519PrivateKey = field(repr=False, compare=False)
-
-    @classmethod
-    def derive(cls, secret: str, org: str) -> WebhookKey:
-        """The keys of `org` under a secret of the installation, which they do not reveal."""
-        seed = hmac.digest(secret.encode(), f"postroom webhooks of {org}".encode(), "sha256")
-        private = hmac.digest(seed, b"ed25519", "sha256")
-        return cls(seed, Ed25519PrivateKey.from_private_bytes(private))
-
-    def secret(self, owner: str) -> str:
-        """The shared secret of `owner`, a uid; nobody makes another's of it."""
-        return SECRET + _base64(hmac.digest(self.seed, f"secret of {owner}".encode(), "sha256"))
-
-    @property
-    def public(self) -> str:
-        """The public key, as Standard Webhooks writes it."""
-        return PUBLIC + _base64(self._private.public_key().public_bytes_raw())
-
-    @property
-    def jwk(self) -> dict[str, str]:
-        """The public key for a JWK set (RFC 8037); its `kid` is the thumbprint (RFC 7638)."""
-        x = to_text(self._private.public_key().public_bytes_raw())
-        named = f'{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}'
-        kid = to_text(hashlib.sha256(named.encode()).digest())
-        return {"crv": "Ed25519", "kty": "OKP", "x": x, "alg": "EdDSA", "use": "sig", "kid": kid}
-
-    def headers(self, owner: str, message: str, at: float, body: bytes) -> list[tuple[str, str]]:
-        """The signature of a request to a receiver of `owner`.
-
-        Args:
-            message: its id, the same for every attempt.
-            at: the instant of this attempt, in seconds since the epoch.
-        """
-        seconds = str(int(at))
-        signed = b".".join((message.encode(), seconds.encode(), body))
-        shared = base64.b64decode(self.secret(owner).removeprefix(SECRET))
-        both = (
-            f"v1,{_base64(hmac.digest(shared, signed, 'sha256'))}",
-            f"v1a,{_base64(self._private.sign(signed))}",
-        )
-        return [(ID, message), (TIMESTAMP, seconds), (SIGNATURE, " ".join(both))]
-
-
-def _base64(raw: bytes) -> str:
-    return base64.b64encode(raw).decode("ascii")
