@@ -53,7 +53,7 @@ async def sent(room: TaskRoom, to: str, text: str, **more: Any) -> dict[str, Any
 
 async def until(check: Callable[[], Awaitable[Any]]) -> Any:
     async with asyncio.timeout(SECONDS):
-        while not (found := await check()):
+        while not (found := await check()):  # noqa: ASYNC110 (the answers are few, and come soon)
             await asyncio.sleep(0.02)
     return found
 

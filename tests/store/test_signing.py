@@ -72,7 +72,9 @@ async def test_a_message_is_genuine_over_every_state_and_with_any_text(database:
     async with database:
         await database.write(lambda store: store.messages.insert_message(message()))
         await database.write(
-            lambda store: store.messages.set_state(1, State.SEEN, final=True, reason="hook", at=9.5)
+            lambda store: store.messages.set_state(
+                1, State.SEEN, final=True, reason="hook", at=9.5, receipt=1
+            )
         )
         found = await database.read(lambda store: store.messages.message_at(1))
         assert found is not None

@@ -23,8 +23,12 @@ HEAD = ("WEBHOOK", "OF", "STATE", "WAITING", "EVENTS", "URL")
 DELIVERIES_HEAD = ("DELIVERY", "EVENT", "ABOUT", "STATE", "TRIES", "WHEN")
 
 COLOURS = {
-    "active": "green", "delivered": "green", "pending": "yellow",
-    "disabled": "red", "lost": "red", "given-up": "red",
+    "active": "green",
+    "delivered": "green",
+    "pending": "yellow",
+    "disabled": "red",
+    "lost": "red",
+    "given-up": "red",
 }
 
 
