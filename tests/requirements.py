@@ -378,6 +378,12 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Installation", "CONTRIBUTING.md#promises"): {
         "manifest-promises-tested": "Each promise is proved by a test that CI does not skip, and each one of security.md against somebody by a test that stands where they stand.",
     },
+    ("The post office", "docs/post-office.md#grants"): {
+        "grant-given-listed": "Who lets an agent in, of another organisation too, names it and for what; both sides see that, and until when.",
+        "grant-tells-nothing": "Letting in, asking and taking back are answered the same whether there is an agent of another organisation or not.",
+        "grant-asked-answered-once": "Who asks to be let in is one request a pair, and its first answer counts; a second one is told who gave that.",
+        "grant-own-right": "People and programs with the scope `grant` let others in; taking a grant back needs no more than to be who gave it, or who owns that agent.",
+    },
 }
 """Area and source to id to behaviour."""
 

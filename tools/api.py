@@ -24,7 +24,7 @@ END = "<!-- to here -->\n"
 ALWAYS = {"400", "401", "403", "413", "422", "429", "431", "503"}
 """Refusals that any route may answer with; the text before the table says so."""
 
-NAMELESS = {"HookEvent", "Problem", "Ready", "Scope", "TaskState"}
+NAMELESS = {"GrantScope", "HookEvent", "Problem", "Ready", "Scope", "TaskState"}
 PLAIN = {"string": "text", "integer": "number", "number": "number", "boolean": "true or false"}
 
 

@@ -129,6 +129,7 @@ SUMMARIES = {
     "deadletters": "Messages that could not be delivered: show, send again, drop.",
     "agents": "List who has an address; add agents that Postroom does not run.",
     "people": "Add, list and remove people.",
+    "grants": "Let others reach you or your agents, and ask to be let in.",
     "keys": "Make, list, replace and end keys.",
     "invite": "Invite agents of others, or people: a link and a code.",
     "join": "Join the post room of an invite, and keep the key.",

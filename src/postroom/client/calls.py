@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from postroom.client.words import Words
 from postroom.errors import InvalidInput, ProtocolViolation
-from postroom.protocol.ids import check_message_id, check_name
+from postroom.protocol.ids import check_address, check_message_id, check_name
 from postroom.protocol.operations import OPERATIONS
 
 POLL = 25.0
@@ -92,6 +92,7 @@ _CHECKS: dict[str, Callable[[str], str]] = {
         "that is not the id of a key: 32 of the digits 0-9 and a-f, or operator",
         "postroom keys list",
     ),
+    "grant": check_address,
     "message_id": check_message_id,
     "letter": check_message_id,
     "terminal": check_message_id,

@@ -144,6 +144,18 @@ WORDS: dict[str, Words | tuple[Words, ...]] = {
     "sessions.asked": Words("asked_approval", waits="wait"),
     "sessions.withdraw": Words("withdraw_approval", "reason", again=True),
     "sessions.stream": Words("follow_sessions", empty=FOR_EVER),
+    "grants.list": Words("grants", gives="grants"),
+    "grants.allow": Words("allow", "grantee scopes"),
+    "grants.revoke": Words("revoke_grant", again=True),
+    "grants.requests": Words("grant_requests", gives="requests"),
+    "grants.ask": Words("ask_grant", "granter scopes reason", again=True),
+    "grants.answer": Words("answer_grant", "decision scopes"),
+    "grants.only": Words("grants_only"),
+    "grants.set_only": Words(
+        "set_grants_only", "grants_only agent", always="grants_only", again=True
+    ),
+    "grants.admission": Words("admission"),
+    "grants.admit": Words("admit", again=True),
     "announcements.announce": Words("announce", "text", keyed=True),
     "announcements.list": Words("outbox", gives="announcements", empty=PAGE),
     "announcements.stream": Words("follow_outbox", empty=FOR_EVER),

@@ -20,6 +20,7 @@ from postroom.control.ops import (
     deadletters,
     events,
     feeds,
+    grants,
     inbox,
     integrity,
     invites,
@@ -63,7 +64,7 @@ _NOUNS = (
         pushes,
         webhooks,
     ),
-    *(sessions, invites),
+    *(sessions, grants, invites),
     *(reports, messages, inbox, feeds, events, terminals, deadletters, alerts, credentials, audit),
     *(trust, retention, integrity, room, orgs, openings, backup, metrics, mcp),
 )

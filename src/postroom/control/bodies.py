@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from postroom.directory.grants import GrantScope
 from postroom.errors import InvalidInput, MessageTooLarge
 from postroom.protocol.approvals import REQUEST_ID
 from postroom.protocol.content import Content
@@ -402,6 +403,57 @@ class JoinBody(Body):
     owner_email: Annotated[str, Field(max_length=MAX_EMAIL)] = ""
     card: dict[str, Any] | None = None
     key: Annotated[SecretStr, Field(max_length=MAX_KEY)] = SecretStr("")
+
+
+Address = Annotated[str, Field(min_length=1, max_length=140)]
+"""An agent: nick, `nick.org` or uid, with or without `@`."""
+
+LetInFor = Annotated[list[GrantScope], Field(max_length=len(GrantScope))]
+
+
+class GrantBody(Body):
+    """`POST /v1/grants`: who is let in, by the caller or by `granter`; without scopes for messages alone.
+
+    `expires_in` in seconds.
+    """
+
+    grantee: Address
+    granter: Name = ""
+    scopes: LetInFor = []
+    expires_in: ExpiresIn | None = None
+
+
+class GrantRequestBody(Body):
+    """`POST /v1/grants/requests`: who is asked, and for what; without scopes for messages alone."""
+
+    granter: Address
+    scopes: LetInFor = []
+    reason: Annotated[str, Field(max_length=MAX_REASON)] = ""
+
+
+class GrantAnswerBody(Body):
+    """`POST /v1/grants/requests/{asked}`: without scopes it is allowed for what was asked.
+
+    `expires_in` in seconds.
+    """
+
+    decision: Literal["allowed", "denied"]
+    scopes: LetInFor = []
+    expires_in: ExpiresIn | None = None
+
+
+class GrantsOnlyBody(Body):
+    """`PUT /v1/grants/only`: `agent` is the caller where none is named."""
+
+    grants_only: bool
+    agent: Name = ""
+
+
+class AdmissionBody(Body):
+    """`PUT /v1/admission`; what is not given stays."""
+
+    registration: Literal["", "invite", "open", "closed"] = ""
+    grants_only: bool | None = None
 
 
 class SessionBody(Body):

@@ -44,6 +44,7 @@ from postroom.directory.cards import Card
 from postroom.directory.claims import Claims
 from postroom.directory.iam import LocalIAM
 from postroom.directory.joining import Joining
+from postroom.directory.letting_in import Grants
 from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import Announcements, CardRegistry
@@ -269,6 +270,7 @@ async def _open_parts(
         audit=await _open_audit(base, stack),
         terminals=terminals,
         iam=iam,
+        grants=Grants(base.database, trust.org, installation.decisions, installation.database_of),
         pushes=pushes,
         webhooks=webhooks,
         gate=Gate(
@@ -283,6 +285,8 @@ async def _open_parts(
     services = AgentRequests(parts)
     await services.open()
     stack.push_async_callback(services.close)
+    installation.opened[trust.org] = parts
+    stack.callback(installation.opened.pop, trust.org, None)
     return parts
 
 

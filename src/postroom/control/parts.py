@@ -13,6 +13,7 @@ from postroom.control.terminals import Terminals
 from postroom.directory.claims import Claims
 from postroom.directory.iam import LocalIAM
 from postroom.directory.joining import Joining
+from postroom.directory.letting_in import Grants
 from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
@@ -56,6 +57,7 @@ class Parts(Base):
     audit: AuditView
     terminals: Terminals
     iam: LocalIAM
+    grants: Grants
     gate: Gate
     pushes: PushService
     webhooks: WebhookService

@@ -126,7 +126,12 @@ class Directory:
     async def retire(self, uid: str) -> None:
         """Take an address away for ever; its name is free again, its messages stay (see `Clerk.sweep`)."""
         at = self._clock()
-        if not await self._database.write(lambda store: store.agents.retire_agent(uid, at)):
+
+        def retire(store: Store) -> bool:
+            store.grants.retired(uid, at)
+            return store.agents.retire_agent(uid, at)
+
+        if not await self._database.write(retire):
             raise NotFound(f"there is no agent with the uid {uid!r}")
 
     async def message_secret(self, uid: str) -> bytes:

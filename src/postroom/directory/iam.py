@@ -309,6 +309,7 @@ class LocalIAM(IAMProvider):
             ended: list[str] = []
             for each in (uid, *store.sessions.owned(uid)):
                 ended += store.keys.revoke_all(each, now)
+                store.grants.retired(each, now)
                 if not store.agents.retire_agent(each, now):
                     raise NotFound(f"there is no agent with the uid {uid!r}")
             return ended

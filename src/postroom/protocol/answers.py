@@ -17,6 +17,8 @@ from postroom.protocol.shapes import (
     Dead,
     Delivery,
     Excess,
+    Grant,
+    GrantRequest,
     Interrupt,
     Invite,
     Key,
@@ -208,6 +210,20 @@ class Sessions(TypedDict):
     next: None
 
 
+class Grants(TypedDict):
+    """Grants, the newest first."""
+
+    grants: list[Grant]
+    next: None
+
+
+class GrantRequests(TypedDict):
+    """Requests to be let in, the newest first."""
+
+    requests: list[GrantRequest]
+    next: None
+
+
 class Keys(TypedDict):
     """API keys, without their secrets."""
 
@@ -311,6 +327,13 @@ class Stored(TypedDict):
     url: str
     sha256: str
     size: int
+
+
+class Asked(TypedDict):
+    """A request to be let in was sent to `granter`, if there is such an agent: that nobody is told."""
+
+    granter: str
+    asked: bool
 
 
 class Cleared(TypedDict):

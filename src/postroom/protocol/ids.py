@@ -124,6 +124,19 @@ def check_name(text: str, what: str = "name") -> str:
     return text
 
 
+def check_address(ref: str) -> str:
+    """`ref` without its `@`, if it can be `nick`, `nick.org` or a uid.
+
+    Raises:
+        InvalidName: it is none of them.
+    """
+    nick, dot, org = ref.removeprefix("@").partition(".")
+    check_name(nick, "nick")
+    if dot:
+        check_name(org, "organisation")
+    return f"{nick}{dot}{org}"
+
+
 def skeleton(nick: str) -> str:
     """The look of `nick`: people can confuse two nicks with the same skeleton."""
     folded = unicodedata.normalize("NFKC", nick).casefold().translate(_SKELETON)

@@ -252,6 +252,12 @@ MAX_EMAIL = 254
 MAX_SESSIONS = 500
 """Sessions of one person in terminals: each has an address and an inbox."""
 
+MAX_GRANTS = 1000
+"""Grants of one agent: each new one reads them."""
+
+MAX_ASKED_OF = 200
+"""Requests of others to be let in by one agent: further ones are not kept, and nobody is told."""
+
 MAX_SESSION_KEY = 256
 """Characters of the key by which a client knows a session: those of today have at most 40."""
 

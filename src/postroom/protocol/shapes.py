@@ -144,6 +144,55 @@ class SessionChange(Session):
     at: Time
 
 
+class Grant(TypedDict):
+    """What lets `grantee` reach `granter` for `scopes`: `message`, `task` or `card`.
+
+    `state` is `valid`, `expired` or `revoked`. An agent of another organisation is shown as its granter named it, with
+    the `kind` `unknown`: whether there is one, nobody is told.
+    """
+
+    id: str
+    granter: Party
+    grantee: Party
+    scopes: list[str]
+    state: str
+    made_at: Time
+    expires_at: Time | None
+    ended_at: Time | None
+
+
+class GrantRequest(TypedDict):
+    """`grantee` asks to be let in by `granter`; `state` is `pending`, `allowed` or `denied`."""
+
+    id: str
+    granter: Party
+    grantee: Party
+    scopes: list[str]
+    reason: str
+    state: str
+    asked_at: Time
+    answered_by: Party | None
+    answered_at: Time | None
+
+
+class GrantsOnly(TypedDict):
+    """Whether an agent is reached by grants alone, by its own word or by that of its organisation (`everybody`)."""
+
+    agent: Party
+    grants_only: bool
+    everybody: bool
+
+
+class Admission(TypedDict):
+    """How agents come into an organisation: `registration` is `invite`, `open` or `closed`.
+
+    `grants_only`: its agents are reached by grants alone.
+    """
+
+    registration: str
+    grants_only: bool
+
+
 class MailState(TypedDict):
     """The new state of a message to the agent with the uid `to`."""
 

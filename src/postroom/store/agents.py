@@ -110,6 +110,12 @@ _RELATED = prepared(
             )
         )
         .exists()
+        | select(EVERYWHERE.grant_requests.c.id)
+        .where(
+            EVERYWHERE.grant_requests.c.grantee == _agents.c.uid,
+            EVERYWHERE.grant_requests.c.granter.in_(_own),
+        )
+        .exists()
     )
 )
 
@@ -167,7 +173,7 @@ class AgentStore:
         return found | unknown
 
     def related(self, uids: Collection[str]) -> dict[str, Party]:
-        """Those of `uids` that are of other organisations and that a grant, also an ended one, ties to this one.
+        """Those of `uids` that are of other organisations and that a grant or what they ask for ties to this one.
 
         The nick of each is its address, `nick.org`. Of all others nothing is known here.
         """

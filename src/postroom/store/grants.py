@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import bindparam, delete, or_, select, update
 
 from postroom.store.agents import Agent
-from postroom.store.schema import EVERYWHERE, SET_ASIDE, admissions, grant_requests, grants
+from postroom.store.schema import (
+    EVERYWHERE,
+    SET_ASIDE,
+    admissions,
+    agents,
+    grant_requests,
+    grants,
+    sessions,
+)
 from postroom.store.session import Session, among, prepared, upsert, values_of
 
 
@@ -23,6 +31,7 @@ class GrantRow:
     Attributes:
         granter, grantee, made_by: uids.
         scopes: names, separated by spaces.
+        called: how the granter has named the grantee, where it must not learn whether there is such an agent.
     """
 
     id: str
@@ -33,6 +42,7 @@ class GrantRow:
     made_at: float
     expires_at: float | None = None
     revoked_at: float | None = None
+    called: str = ""
 
     def covers(self, scope: str, now: float) -> bool:
         """Whether it lets in for `scope`."""
@@ -86,18 +96,12 @@ _REQUEST = [grant_requests.c[each.name] for each in fields(GrantRequestRow)]
 _PUT = upsert(
     grants,
     ["granter", "grantee"],
-    ["id", "scopes", "made_by", "made_at", "expires_at", "revoked_at"],
+    ["id", "scopes", "made_by", "made_at", "expires_at", "revoked_at", "called"],
 )
 _BY_ID = prepared(select(*_GRANT).where(grants.c.id == bindparam("named")))
-_OF_GRANTERS = prepared(
-    select(*_GRANT).where(among(grants.c.granter, "granters")).order_by(grants.c.made_at.desc())
-)
-_ALL = prepared(select(*_GRANT).order_by(grants.c.made_at.desc()))
-_TO = prepared(
-    select(*_GRANT_ANYWHERE)
-    .where(among(EVERYWHERE.grants.c.grantee, "grantees"))
-    .order_by(EVERYWHERE.grants.c.made_at.desc())
-)
+_OF_GRANTERS = prepared(select(*_GRANT).where(among(grants.c.granter, "granters")))
+_ALL = prepared(select(*_GRANT))
+_TO = prepared(select(*_GRANT_ANYWHERE).where(among(EVERYWHERE.grants.c.grantee, "grantees")))
 _BETWEEN = prepared(
     select(*_GRANT_ANYWHERE).where(
         among(EVERYWHERE.grants.c.granter, "granters"),
@@ -132,17 +136,51 @@ _ASK = upsert(
     ["granter", "grantee"],
     ["id", "scopes", "reason", "asked_at", "state", "answered_by", "answered_at"],
 )
-_ASKED = prepared(
-    select(*_REQUEST)
-    .where(among(grant_requests.c.granter, "granters"))
-    .order_by(grant_requests.c.asked_at.desc())
-)
-_ASKED_ALL = prepared(select(*_REQUEST).order_by(grant_requests.c.asked_at.desc()))
+_ASKED = prepared(select(*_REQUEST).where(among(grant_requests.c.granter, "granters")))
+_ASKED_ALL = prepared(select(*_REQUEST))
 _ASKED_ID = prepared(select(*_REQUEST).where(grant_requests.c.id == bindparam("named")))
 _ANSWER = prepared(
     update(grant_requests)
     .where(grant_requests.c.id == bindparam("named"), grant_requests.c.state == "pending")
     .values(state=bindparam("then"), answered_by=bindparam("by"), answered_at=bindparam("at"))
+)
+_WITHDRAW = prepared(delete(grant_requests).where(grant_requests.c.id == bindparam("named")))
+_RENAMED = prepared(
+    delete(grants).where(
+        grants.c.granter == bindparam("whose"),
+        grants.c.called == bindparam("name"),
+        grants.c.grantee != bindparam("other"),
+    )
+)
+_OWNED = prepared(
+    select(agents.c.uid)
+    .select_from(agents.outerjoin(sessions, sessions.c.uid == agents.c.uid))
+    .where(
+        agents.c.retired_at.is_(None),
+        or_(agents.c.owner == bindparam("person"), sessions.c.owner == bindparam("person")),
+    )
+)
+_GONE = prepared(
+    select(_agents.c.uid).where(
+        among(_agents.c.uid, "uids"),
+        or_(_agents.c.retired_at.is_not(None), _agents.c.org.contains(SET_ASIDE)),
+    )
+)
+_SET = prepared(update(agents).where(agents.c.uid == bindparam("who")))
+_ONLY = prepared(select(agents.c.grants_only).where(agents.c.uid == bindparam("uid")))
+_OWNER = prepared(select(agents.c.owner).where(agents.c.uid == bindparam("uid")))
+_NOT_OVER = update(grants).where(grants.c.revoked_at.is_(None))
+_END_MADE = prepared(
+    _NOT_OVER.where(grants.c.granter == bindparam("whose"), grants.c.made_by == bindparam("by"))
+)
+_END_MADE_BY = prepared(_NOT_OVER.where(grants.c.made_by == bindparam("by")))
+_END_TO = prepared(_NOT_OVER.where(grants.c.grantee == bindparam("whose")))
+_FORGET = prepared(delete(grants).where(grants.c.granter == bindparam("whose")))
+_FORGET_ASKED = prepared(
+    delete(grant_requests).where(grant_requests.c.granter == bindparam("whose"))
+)
+_DISOWN = prepared(
+    update(agents).where(agents.c.owner == bindparam("whose")).values(owner=bindparam("new"))
 )
 
 
@@ -176,7 +214,7 @@ class GrantStore:
         )
 
     def to(self, grantees: Collection[str]) -> list[GrantRow]:
-        """The grants to any of `grantees` in all organisations, the newest first, ended ones too."""
+        """The grants to any of `grantees` in all organisations, ended ones too."""
         return self._session.all(GrantRow, _TO, grantees=list(grantees))
 
     def admission(self, org: str) -> Admission:
@@ -186,7 +224,10 @@ class GrantStore:
     # ── of this organisation ────────────────────────────────────────────────────────────────────────────
 
     def put(self, row: GrantRow) -> None:
-        """Store a grant, in place of the one of the same pair."""
+        """Store a grant, in place of the one of the same pair, or to what was called the same."""
+        if row.called:
+            same = {"whose": row.granter, "name": row.called, "other": row.grantee}
+            self._session.run(_RENAMED, same)
         self._session.run(_PUT, values_of(row))
 
     def grant(self, grant: str) -> GrantRow | None:
@@ -194,7 +235,7 @@ class GrantStore:
         return self._session.first(GrantRow, _BY_ID, named=grant)
 
     def of(self, granters: Collection[str] | None = None) -> list[GrantRow]:
-        """The grants of those agents, or of all, the newest first, ended ones too."""
+        """The grants of those agents, or of all, ended ones too."""
         if granters is None:
             return self._session.all(GrantRow, _ALL)
         return self._session.all(GrantRow, _OF_GRANTERS, granters=list(granters))
@@ -212,7 +253,7 @@ class GrantStore:
         self._session.run(_ASK, values_of(row))
 
     def asked(self, granters: Iterable[str] | None = None) -> list[GrantRequestRow]:
-        """The requests to those agents, or to all, the newest first."""
+        """The requests to those agents, or to all."""
         if granters is None:
             return self._session.all(GrantRequestRow, _ASKED_ALL)
         return self._session.all(GrantRequestRow, _ASKED, granters=list(granters))
@@ -227,7 +268,40 @@ class GrantStore:
             self._session.run(_ANSWER, {"named": request, "then": state, "by": by, "at": at}) == 1
         )
 
-    def remove_of(self, uid: str) -> None:
-        """Forget all grants and requests of an agent of this organisation whose address is gone."""
-        for table in (grants, grant_requests):
-            self._session.run(delete(table).where(table.c.granter == uid))
+    def withdraw(self, request: str) -> None:
+        """Forget a request."""
+        self._session.run(_WITHDRAW, {"named": request})
+
+    # ── agents ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def owned(self, person: str) -> list[str]:
+        """The uids of the agents and sessions of this organisation that belong to a person."""
+        return self._session.column(_OWNED, person=person)
+
+    def gone(self, uids: Collection[str]) -> set[str]:
+        """Those of `uids`, of any organisation, whose address was taken away."""
+        return set(self._session.column(_GONE, uids=list(uids)))
+
+    def reached_by_grants_alone(self, uid: str, only: bool | None = None) -> bool:
+        """Whether an agent itself says that it is reached by grants alone; `only` changes that."""
+        if only is not None:
+            self._session.run(_SET, {"who": uid, "grants_only": only})
+        return bool(self._session.scalar(_ONLY, uid=uid))
+
+    def give_to(self, uid: str, owner: str, at: float) -> None:
+        """Let an agent belong to another person, "" for nobody; what the one before has let in for it ends."""
+        before = self._session.scalar(_OWNER, uid=uid)
+        self._session.run(_SET, {"who": uid, "owner": owner})
+        if before and before != owner:
+            self._session.run(_END_MADE, {"whose": uid, "by": before, "revoked_at": at})
+
+    def retired(self, uid: str, at: float) -> None:
+        """End what stands on an agent of this organisation whose address is taken away.
+
+        What it has let in, and what a person has let in for agents of theirs, is no more; what lets it in is over.
+        """
+        for statement in (_FORGET, _FORGET_ASKED):
+            self._session.run(statement, {"whose": uid})
+        self._session.run(_END_TO, {"whose": uid, "revoked_at": at})
+        self._session.run(_END_MADE_BY, {"by": uid, "revoked_at": at})
+        self._session.run(_DISOWN, {"whose": uid, "new": ""})

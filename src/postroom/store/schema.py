@@ -232,6 +232,7 @@ grants = Table(
     Column("made_at", Float, nullable=False),
     Column("expires_at", Float),
     Column("revoked_at", Float),
+    Column("called", Text, nullable=False, server_default=text("''")),  # as its granter named it
     _of_org(),
     Index("ix_grants_granter", "granter", "grantee", unique=True),
     Index("ix_grants_grantee", "grantee", "granter"),

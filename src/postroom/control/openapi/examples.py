@@ -41,6 +41,29 @@ VALUES: dict[str, Any] = {
             "version": "2.1.330",
         }.items()
     },
+    **{
+        f"{shape}.{name}": value
+        for shape in ("Grant", "GrantRequest")
+        for name, value in {
+            "granter": {"uid": UID, "nick": "bob", "kind": "external"},
+            "grantee": {"uid": OTHER, "nick": "alice.acme", "kind": "external"},
+            "scopes": ["message"],
+        }.items()
+    },
+    "Admission.grants_only": False,
+    "Admission.registration": "invite",
+    "Asked.asked": True,
+    "Asked.granter": "@bob.acme",
+    "Grant.ended_at": None,
+    "Grant.made_at": TIME,
+    "Grant.state": "valid",
+    "GrantRequest.answered_at": None,
+    "GrantRequest.answered_by": None,
+    "GrantRequest.asked_at": TIME,
+    "GrantRequest.reason": "to plan the dinner",
+    "GrantRequest.state": "pending",
+    "GrantsOnly.everybody": False,
+    "GrantsOnly.grants_only": True,
     "MailState.state": "seen",
     "MailState.to": UID,
     "NewSession.resumed": False,
@@ -336,6 +359,7 @@ VALUES: dict[str, Any] = {
 
 BODIES: dict[str, Any] = {
     "AckBody": {"ids": [MESSAGE], "state": "seen"},
+    "AdmissionBody": {"registration": "closed"},
     "AgentBody": {"nick": "ci", "card": {"name": "ci", "description": "Runs the tests."}},
     "AnnouncementBody": {"text": "the build is green"},
     "AnswerBody": {"text": "Monday's, please"},
@@ -351,6 +375,10 @@ BODIES: dict[str, Any] = {
     "CredentialBody": {"name": "github", "host": "api.github.com", "secret": "ghp_…"},
     "DiffBody": {"paths": ["src"]},
     "EventsBody": {"run": "9f1c2b3a", "first": 17, "events": [{"type": "text", "text": "I begin"}]},
+    "GrantAnswerBody": {"decision": "allowed"},
+    "GrantBody": {"grantee": "@alice.acme", "scopes": ["message", "card"], "expires_in": 2592000},
+    "GrantRequestBody": {"granter": "@bob.acme", "reason": "to plan the dinner"},
+    "GrantsOnlyBody": {"grants_only": True},
     "HeardBody": {"state": "busy"},
     "InviteBody": {"uses": 3, "scopes": ["read", "send"]},
     "JoinBody": {

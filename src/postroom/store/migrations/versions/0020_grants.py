@@ -32,6 +32,7 @@ def upgrade() -> None:
         sa.Column("made_at", sa.Float, nullable=False),
         sa.Column("expires_at", sa.Float),
         sa.Column("revoked_at", sa.Float),
+        sa.Column("called", sa.Text, nullable=False, server_default=empty),
         *_words("org"),
         sa.PrimaryKeyConstraint("id", name="pk_grants"),
         sa.ForeignKeyConstraint(["granter"], ["agents.uid"], name="fk_grants_granter"),

@@ -1,0 +1,469 @@
+"""Lets agents in, takes that back, and asks to be let in: the grants of one organisation (docs/post-office.md).
+
+Who names an agent of another organisation never learns here whether there is one: a grant to it is stored under the
+words of its granter, and a request is answered alike. So neither is a way to find out who exists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+
+from postroom.directory.agents import resolve
+from postroom.directory.grants import NOBODY, OPEN, Decisions, GrantScope, split
+from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused
+from postroom.protocol import shapes
+from postroom.protocol.ids import ID_PREFIX, UID, check_address, only_one
+from postroom.protocol.limits import MAX_ASKED_OF, MAX_GRANTS, MAX_REASON
+from postroom.protocol.principal import KEY, Principal, Scope
+from postroom.store.agents import Party
+from postroom.store.database import Database, Store
+from postroom.store.grants import Admission, GrantRequestRow, GrantRow, Reached
+from postroom_a2a.text import one_line
+from postroom_a2a.times import format_time
+
+ASK_AGAIN = 7 * 86400.0
+"""Seconds after which who was denied can ask again."""
+
+PENDING, ALLOWED, DENIED = "pending", "allowed", "denied"
+"""States of a request."""
+
+NOT_THERE = "there is no such grant"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is let in for, and until when (epoch seconds, None for ever)."""
+
+    scopes: Collection[GrantScope] = ()
+    expires_at: float | None = None
+
+    @property
+    def words(self) -> str:
+        """The scopes as a row has them; without any it is messages."""
+        named = self.scopes or (GrantScope.MESSAGE,)
+        return " ".join(scope.value for scope in GrantScope if scope in named)
+
+
+class Grants:
+    """The grants of an organisation, and who asks for one.
+
+    Args:
+        elsewhere: the database of another organisation that is open, by its name.
+        cut: ends the streams that stand on grants of these granters (uids) to these grantees.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        org: str,
+        decisions: Decisions,
+        elsewhere: Callable[[str], Database | None],
+        cut: Callable[[Collection[str], Collection[str]], None] = lambda _granters, _grantees: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = database
+        self._org = org
+        self._decisions = decisions
+        self._elsewhere = elsewhere
+        self._cut = cut
+        self._clock = clock
+
+    # ── letting in ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def allow(
+        self, me: Principal, grantee: str, wanted: Wanted, granter: str = ""
+    ) -> shapes.Grant:
+        """Let `grantee` reach `granter`, which is `me` where none is named; in place of what it was let in for.
+
+        Args:
+            grantee: of this organisation a nick or uid; of another one `@nick.org` or uid, which need not exist.
+
+        Raises:
+            UnknownRecipient: there is no such agent in this organisation.
+            Forbidden: `me` may not let in for `granter`.
+            Refused: it has let in as many as it may.
+        """
+        now = self._clock()
+
+        def store_it(store: Store) -> shapes.Grant:
+            whose = self._granter(store, me, granter)
+            who, called = self._grantee(store, me, whose, grantee)
+            row = GrantRow(
+                uuid.uuid4().hex,
+                whose,
+                who,
+                wanted.words,
+                me.uid,
+                now,
+                wanted.expires_at,
+                None,
+                called,
+            )
+            _put(store, row)
+            return _shown_all(store, [row], now)[0]
+
+        return await self._database.write(store_it)
+
+    async def listed(
+        self, me: Principal, agent: str = "", *, ended: bool = False
+    ) -> list[shapes.Grant]:
+        """The grants of and to `me` and what belongs to `me`, or those of one agent; all for who administers.
+
+        The newest come first.
+
+        Raises:
+            UnknownRecipient, Forbidden: there is no such agent, or its grants are not for `me`.
+        """
+        now = self._clock()
+
+        def read(store: Store) -> list[shapes.Grant]:
+            given, received = self._seen(store, me, agent)
+            rows = {row.id: row for row in (*given, *received)}
+            newest = sorted(rows.values(), key=lambda row: (row.made_at, row.id), reverse=True)
+            shown = _shown_all(store, newest, now, {row.id for row in received})
+            return [each for each in shown if ended or each["state"] == "valid"]
+
+        return await self._database.read(read)
+
+    async def revoke(self, me: Principal, ref: str) -> shapes.Grant:
+        """End a grant, by its id, the beginning of that, or whom it lets in; one that has ended stays so.
+
+        On return nothing is taken any more that it would have let in.
+
+        Raises:
+            NotFound: `me` has given no such grant.
+            Conflict: `ref` means several.
+        """
+        now = self._clock()
+
+        def store_it(store: Store) -> tuple[GrantRow, list[str], list[str]]:
+            row = self._given(store, me, ref)
+            if store.grants.revoke(row.id, now):
+                row = replace(row, revoked_at=now)
+            return row, [row.granter, *store.grants.owned(row.granter)], [row.grantee]
+
+        row, granters, grantees = await self._database.write(store_it)
+        await self._decisions.settled()
+        self._cut(granters, grantees)
+        return (await self._database.read(lambda store: _shown_all(store, [row], now)))[0]
+
+    # ── asking ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def ask(
+        self, me: Principal, granter: str, scopes: Collection[GrantScope], reason: str
+    ) -> None:
+        """Ask to be let in; there is one request a pair, and who was denied waits before another one counts.
+
+        An agent that does not exist is asked like one that does.
+
+        Raises:
+            UnknownRecipient: nobody in the organisation of `me`, a member, has that nick.
+            InvalidInput: it is `me`.
+        """
+        now = self._clock()
+        row = GrantRequestRow(
+            uuid.uuid4().hex, "", me.uid, Wanted(scopes).words, one_line(reason, MAX_REASON), now
+        )
+
+        def find(store: Store) -> Reached | None:
+            return self._asked(store, me, granter)
+
+        found = await self._database.read(find)
+        if found is not None and found.agent.uid == me.uid:
+            raise InvalidInput("nobody asks to be let in to themselves")
+        there = self._place(found.agent.org) if found is not None else None
+        if found is not None and there is not None:
+            wanted = replace(row, granter=found.agent.uid)
+            await there.write(lambda store: _put_request(store, wanted, now))
+            return
+        nobody = replace(row, granter=me.uid, grantee=NOBODY)
+
+        def take_back(store: Store) -> None:  # so that it takes as long
+            store.grants.ask(nobody)
+            store.grants.withdraw(nobody.id)
+
+        await self._database.write(take_back)
+
+    async def requests(self, me: Principal, *, answered: bool = False) -> list[shapes.GrantRequest]:
+        """The requests to `me` and what belongs to `me`, the newest first; all for who administers."""
+
+        def read(store: Store) -> list[shapes.GrantRequest]:
+            rows = store.grants.asked(None if me.allows(Scope.ADMIN) else _sides_of(store, me))
+            kept = [row for row in rows if answered or row.state == PENDING]
+            return _requests(store, sorted(kept, key=lambda row: row.asked_at, reverse=True))
+
+        return await self._database.read(read)
+
+    async def answer(
+        self, me: Principal, request: str, wanted: Wanted, *, allow: bool
+    ) -> shapes.GrantRequest:
+        """Answer a request: with `allow` it becomes a grant, for what was asked where `wanted` has no scopes.
+
+        Raises:
+            NotFound: there is no such request to `me`.
+            Conflict: it was answered; the error says by whom.
+            Forbidden: `me` may not let in for who is asked.
+            Refused: that one has let in as many as it may.
+        """
+        now = self._clock()
+
+        def store_it(store: Store) -> shapes.GrantRequest:
+            row = self._request(store, me, request)
+            if allow:
+                self._granter(store, me, row.granter)
+            if not store.grants.answer(row.id, ALLOWED if allow else DENIED, me.uid, now):
+                by = store.agents.parties([row.answered_by])[row.answered_by]
+                raise Conflict(f"it was {row.state} by @{by.nick}", remedy="postroom grants list")
+            if allow:
+                scopes = wanted.words if wanted.scopes else row.scopes
+                grant = GrantRow(
+                    uuid.uuid4().hex,
+                    row.granter,
+                    row.grantee,
+                    scopes,
+                    me.uid,
+                    now,
+                    wanted.expires_at,
+                )
+                _put(store, grant)
+            after = store.grants.request(row.id)
+            return _requests(store, [after or row])[0]
+
+        return await self._database.write(store_it)
+
+    # ── who is reached by grants alone ──────────────────────────────────────────────────────────────────
+
+    async def only(
+        self,
+        me: Principal,
+        agent: str = "",
+        only: bool | None = None,
+    ) -> shapes.GrantsOnly:
+        """Whether an agent, `me` where none is named, is reached by grants alone; `only` changes that.
+
+        Raises:
+            UnknownRecipient: there is no such agent.
+            Forbidden: `me` may not speak for it.
+        """
+
+        def work(store: Store) -> shapes.GrantsOnly:
+            uid = self._granter(store, me, agent, look=only is None or only)
+            itself = store.grants.reached_by_grants_alone(uid, only)
+            party = store.agents.parties([uid])[uid]
+            everybody = store.grants.admission(self._org).grants_only
+            return {"agent": party.as_json(), "grants_only": itself, "everybody": everybody}
+
+        done = await (self._database.read(work) if only is None else self._database.write(work))
+        if only:
+            await self._decisions.settled()
+        return done
+
+    async def admission(self, change: Callable[[Admission], Admission] | None = None) -> Admission:
+        """How agents come into the organisation, and whether it is reached by grants alone; perhaps changed."""
+
+        def work(store: Store) -> Admission:
+            known = store.grants.admission(self._org)
+            if change is not None:
+                store.grants.admit(change(known))
+            return store.grants.admission(self._org)
+
+        done = await (self._database.read(work) if change is None else self._database.write(work))
+        if change is not None:
+            await self._decisions.settled()
+        return done
+
+    # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _place(self, org: str) -> Database | None:
+        return self._database if org == self._org else self._elsewhere(org)
+
+    def _granter(self, store: Store, me: Principal, ref: str, *, look: bool = False) -> str:
+        """The uid of who lets in, which `me` may speak for; with `look` nobody is let in by what follows."""
+        uid = resolve(store, self._org, ref).uid if ref else me.uid
+        if not me.allows(Scope.ADMIN) and uid not in _sides_of(store, me):
+            raise Forbidden("only an agent itself, and who owns it, may do this")
+        if not look:
+            check_giver(me)
+        return uid
+
+    def _grantee(self, store: Store, me: Principal, whose: str, ref: str) -> tuple[str, str]:
+        """The uid of who is to be let in; and, where `me` must not learn whether it exists, what it was called."""
+        nick, org = split(ref)
+        if self._is_member(store, me) and not UID.fullmatch(ref) and org in ("", self._org):
+            return resolve(store, self._org, nick).uid, ""
+        found = self._found(store, ref)
+        inside = found is not None and found.agent.org == self._org and self._is_member(store, me)
+        if found is not None and inside:
+            return found.agent.uid, ""
+        if UID.fullmatch(ref):
+            return ref, ref
+        called = check_address(f"{nick}.{org or self._org}")
+        nobody = hashlib.sha256(f"{whose} {called}".encode()).hexdigest()[:32]
+        return found.agent.uid if found is not None else nobody, called
+
+    def _asked(self, store: Store, me: Principal, ref: str) -> Reached | None:
+        nick, org = split(ref)
+        if not org and not UID.fullmatch(ref) and self._is_member(store, me):
+            resolve(store, self._org, nick)
+        return self._found(store, ref)
+
+    def _found(self, store: Store, ref: str) -> Reached | None:
+        nick, org = split(ref)
+        return store.grants.reached(
+            ref if UID.fullmatch(ref) else "", org=org or self._org, nick=nick
+        )
+
+    @staticmethod
+    def _is_member(store: Store, me: Principal) -> bool:
+        own = store.grants.reached(me.uid)
+        return own is not None and own.joined != OPEN
+
+    def _seen(
+        self, store: Store, me: Principal, agent: str
+    ) -> tuple[Iterable[GrantRow], Iterable[GrantRow]]:
+        """The grants of, and those to, what `me` may see."""
+        if agent:
+            uid = self._granter(store, me, agent, look=True)
+            return store.grants.of([uid]), store.grants.to([uid])
+        sides = _sides_of(store, me)
+        own = store.grants.reached(me.uid)
+        to = {*sides, own.owner} - {""} if own is not None else sides
+        return store.grants.of(None if me.allows(Scope.ADMIN) else sides), store.grants.to(to)
+
+    def _given(self, store: Store, me: Principal, ref: str) -> GrantRow:
+        given = store.grants.of(None if me.allows(Scope.ADMIN) else _sides_of(store, me))
+        if not UID.fullmatch(ref) and not ID_PREFIX.fullmatch(ref):
+            return self._to(store, given, ref)
+        ids = {row.id: row for row in given if row.id.startswith(ref)}
+        chosen = only_one(ref, list(ids), "grants")
+        return ids[chosen] if chosen else self._to(store, given, ref)
+
+    @staticmethod
+    def _to(store: Store, given: list[GrantRow], ref: str) -> GrantRow:
+        """The one of `given` that lets in who is shown as `ref`, those first that have not ended."""
+        parties = store.agents.parties([row.grantee for row in given])
+        named = ref.removeprefix("@")
+        found = [
+            row
+            for row in given
+            if named in (row.called or row.grantee, row.called or parties[row.grantee].nick)
+        ]
+        going_on = [row for row in found if row.revoked_at is None] or found
+        if len(going_on) > 1:
+            ids = ", ".join(row.id[:12] for row in going_on[:8])
+            raise Conflict(
+                f"several grants let in {one_line(ref, 80)}: {ids}", remedy="name one by its id"
+            )
+        if not going_on:
+            raise NotFound(NOT_THERE, remedy="postroom grants list")
+        return going_on[0]
+
+    @staticmethod
+    def _request(store: Store, me: Principal, ref: str) -> GrantRequestRow:
+        rows = store.grants.asked(None if me.allows(Scope.ADMIN) else _sides_of(store, me))
+        found = {row.id: row for row in rows if row.id.startswith(ref)}
+        known = UID.fullmatch(ref) or ID_PREFIX.fullmatch(ref)
+        chosen = only_one(ref, list(found), "requests") if known else None
+        if chosen is None:
+            raise NotFound("there is no such request", remedy="postroom grants requests")
+        return found[chosen]
+
+
+def check_giver(me: Principal) -> None:
+    """Raise Forbidden unless `me` may let others in by itself: people may, and programs with the scope `grant`."""
+    person = me.kind == "human" and me.method == KEY
+    if not person and not me.allows(Scope.ADMIN):
+        me.require(Scope.GRANT)
+
+
+def _sides_of(store: Store, me: Principal) -> list[str]:
+    """`me`, and the agents that belong to `me`."""
+    return [me.uid, *store.grants.owned(me.uid)]
+
+
+def _put(store: Store, row: GrantRow) -> None:
+    """Store a grant. Raises Refused where its granter has as many as it may have."""
+    others = [one for one in store.grants.of([row.granter]) if one.grantee != row.grantee]
+    if sum(one.revoked_at is None for one in others) >= MAX_GRANTS:
+        raise Refused(
+            f"it has let in {MAX_GRANTS}, the most that one agent may let in",
+            remedy="take some back: postroom grants revoke @NICK",
+        )
+    store.grants.put(row)
+
+
+def _put_request(store: Store, row: GrantRequestRow, now: float) -> None:
+    """Store a request, unless its granter has denied it, or is asked by too many."""
+    known = store.grants.asked([row.granter])
+    before = next((one for one in known if one.grantee == row.grantee), None)
+    if (
+        before is not None
+        and before.state == DENIED
+        and now < (before.answered_at or 0) + ASK_AGAIN
+    ):
+        return
+    if before is None and sum(one.state == PENDING for one in known) >= MAX_ASKED_OF:
+        return
+    store.grants.ask(row)
+
+
+def _shown_all(
+    store: Store, rows: Collection[GrantRow], now: float, own: Collection[str] = ()
+) -> list[shapes.Grant]:
+    """Shapes of the API; `own` are the ids of those whose grantees ask, who may know of themselves."""
+    rows = [replace(row, called="") if row.id in own else row for row in rows]
+    uids = {uid for row in rows for uid in (row.granter, row.grantee)}
+    parties = store.agents.parties(uids)
+    gone = store.grants.gone(uids)
+    return [_shown(row, parties, now, gone) for row in rows]
+
+
+def _shown(
+    row: GrantRow, parties: dict[str, Party], now: float, gone: Collection[str]
+) -> shapes.Grant:
+    named_by_uid = UID.fullmatch(row.called) is not None
+    grantee = parties[row.grantee]
+    if row.called:
+        grantee = Party(
+            row.called if named_by_uid else "", "" if named_by_uid else row.called, "unknown"
+        )
+    state, ended = "valid", None
+    if row.revoked_at is not None:
+        state, ended = "revoked", row.revoked_at
+    elif row.expires_at is not None and row.expires_at <= now:
+        state, ended = "expired", row.expires_at
+    elif row.granter in gone or (row.grantee in gone and not row.called):
+        state = "revoked"
+    return {
+        "id": row.id,
+        "granter": parties[row.granter].as_json(),
+        "grantee": grantee.as_json(),
+        "scopes": row.scopes.split(),
+        "state": state,
+        "made_at": format_time(row.made_at),
+        "expires_at": None if row.expires_at is None else format_time(row.expires_at),
+        "ended_at": None if ended is None else format_time(ended),
+    }
+
+
+def _requests(store: Store, rows: Collection[GrantRequestRow]) -> list[shapes.GrantRequest]:
+    named = {uid for row in rows for uid in (row.granter, row.grantee, row.answered_by) if uid}
+    parties = store.agents.parties(named)
+    return [
+        {
+            "id": row.id,
+            "granter": parties[row.granter].as_json(),
+            "grantee": parties[row.grantee].as_json(),
+            "scopes": row.scopes.split(),
+            "reason": row.reason,
+            "state": row.state,
+            "asked_at": format_time(row.asked_at),
+            "answered_by": parties[row.answered_by].as_json() if row.answered_by else None,
+            "answered_at": None if row.answered_at is None else format_time(row.answered_at),
+        }
+        for row in rows
+    ]
