@@ -55,7 +55,6 @@ from postroom.webhooks.sender import Sender
 
 if TYPE_CHECKING:
     from postroom.control.certificate import CertificateKeeper
-    from postroom.control.parts import Parts
     from postroom.store.database import Database
 
 
@@ -75,7 +74,7 @@ class Installation:
         in_flight: the running requests of the API.
         grpc: where A2A over gRPC is served.
         pins: the PINs of each open organisation, with the operator's uid there.
-        opened: the parts of each open organisation, for what crosses from one to another.
+        databases: of the open organisations, by name.
         decisions: who is let in, while it is acted on; shared, since grants cross organisations.
         relays: carry messages between the open organisations, by name.
         takers: what the agents of each open organisation take.
@@ -102,12 +101,7 @@ class Installation:
     relays: dict[str, Relay] = field(default_factory=dict)
     takers: dict[str, Takers] = field(default_factory=dict)
     blobs: dict[str, BlobService] = field(default_factory=dict)
-    opened: dict[str, Parts] = field(default_factory=dict)
-
-    def database_of(self, org: str) -> Database | None:
-        """The database of an organisation; None while it is not open, or where there is none."""
-        parts = self.opened.get(org)
-        return parts.database if parts is not None else None
+    databases: dict[str, Database] = field(default_factory=dict)
 
     @property
     def metrics(self) -> Metrics:

@@ -270,7 +270,7 @@ async def _open_parts(
         audit=await _open_audit(base, stack),
         terminals=terminals,
         iam=iam,
-        grants=Grants(base.database, trust.org, installation.decisions, installation.database_of),
+        grants=Grants(base.database, trust.org, installation.decisions, installation.databases.get),
         pushes=pushes,
         webhooks=webhooks,
         gate=Gate(
@@ -285,8 +285,8 @@ async def _open_parts(
     services = AgentRequests(parts)
     await services.open()
     stack.push_async_callback(services.close)
-    installation.opened[trust.org] = parts
-    stack.callback(installation.opened.pop, trust.org, None)
+    installation.databases[trust.org] = base.database
+    stack.callback(installation.databases.pop, trust.org, None)
     return parts
 
 
