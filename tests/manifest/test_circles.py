@@ -23,7 +23,7 @@ def test_modules_import_each_other_in_few_small_circles() -> None:
     assert max(map(len, found), default=0) <= LARGEST, found
 
 
-LONG = {"store/schema.py": 740, "protocol/shapes.py": 1200, "protocol/verbs.py": 662}
+LONG = {"store/schema.py": 740, "protocol/shapes.py": 1250, "protocol/verbs.py": 662}
 """Modules over 600 lines: tables, which are looked up and not read."""
 
 

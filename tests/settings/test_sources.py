@@ -81,6 +81,7 @@ CHECKED = {
     "http.public_url": "https://box.example,https://box.example:8443",
     "http.trusted_proxies": "10.0.0.5,2001:db8::/64",
     "retention.projects": "main tasks 30d,main posts 7d 1GiB",
+    "webhooks.retry": "300 1800",
 }
 """Values of settings that are not any text; the others of them are ages."""
 

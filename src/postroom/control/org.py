@@ -69,6 +69,7 @@ from postroom.push.configs import PushService
 from postroom.push.pusher import OUTCOMES, Pusher
 from postroom.push.webhooks import WebhookService
 from postroom.settings import Settings
+from postroom.settings.keeping import parse_pauses
 from postroom.store.agents import Agent
 from postroom.store.sessions import SessionRow
 from postroom.tasks.assignment import TaskAssigner, TaskRetries
@@ -327,7 +328,7 @@ async def _open_pushes(base: Base, tasks: OrgTaskService) -> tuple[PushService, 
         shared.sealer,
         base.alerts.raise_alert,
         count=lambda outcome: tries.add(org, outcome),
-        schedule=Schedule((*PAUSES, *map(float, base.settings.webhooks_retry))),
+        schedule=Schedule((*PAUSES, *parse_pauses(base.settings.webhooks_retry))),
     )
     webhooks = WebhookService(base.database, pusher, base.alerts.raise_alert)
     await webhooks.open()

@@ -149,7 +149,7 @@ class Settings:
     """Rules of single projects."""
     notify: str = "bell"
     """How the screen calls a person who looks elsewhere: `off`, `bell`, `osc9` or `osc777`."""
-    webhooks_retry: tuple[str, ...] = ("300", "1800", "7200", "18000", "36000", "36000")
+    webhooks_retry: str = "300 1800 7200 18000 36000 36000"
     """Pauses in seconds from the fourth attempt of a delivery on."""
     violations: int = 20
     """Violations of one worker within ten minutes after which it is cut off."""

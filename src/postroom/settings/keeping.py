@@ -15,6 +15,7 @@ KINDS = ("messages", "tasks", "events", "posts", "announcements")
 DAY = 86400.0
 
 _DAYS = re.compile(r"([1-9][0-9]{0,5})d")
+_SECONDS = re.compile(r"[1-9][0-9]{0,5}")
 _BYTES = re.compile(r"([1-9][0-9]{0,8})(KiB|MiB|GiB|TiB)")
 _UNIT = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
@@ -94,15 +95,19 @@ def parse_age(text: str) -> Keep:
     return keep
 
 
-def parse_pause(text: str) -> float:
-    """Seconds until something is tried again.
+def parse_pauses(text: str) -> tuple[float, ...]:
+    """Seconds before each further attempt; `none` for no further one.
 
     Raises:
-        InvalidInput: they are none, or more than a week.
+        InvalidInput: one is none, or more than a week.
     """
-    if not text.isdecimal() or not 0 < int(text) <= 7 * DAY:
-        raise InvalidInput(f"{text!r} is no pause", remedy="seconds, such as 300")
-    return float(text)
+    words = [] if text == "none" else text.split()
+    for word in words:
+        if _SECONDS.fullmatch(word) is None or int(word) > 7 * DAY:
+            raise InvalidInput(
+                f"{word!r} is no pause", remedy="seconds, such as `300 1800`, or `none`"
+            )
+    return tuple(map(float, words))
 
 
 def parse_project(text: str) -> tuple[str, str, Keep]:

@@ -14,7 +14,7 @@ from postroom.protocol.origins import origin_of
 from postroom.protocol.proxies import parse_network
 from postroom.protocol.similar import did_you_mean
 from postroom.protocol.template import LEVELS
-from postroom.settings.keeping import parse_age, parse_keep, parse_pause, parse_project
+from postroom.settings.keeping import parse_age, parse_keep, parse_pauses, parse_project
 from postroom.settings.option import Option, ValueKind
 
 SANDBOXES = ("auto", "bubblewrap", "netns", "landlock", "seatbelt", "opensandbox", "none")
@@ -197,9 +197,9 @@ OPTIONS = (
         "webhooks.retry",
         "webhooks_retry",
         "POSTROOM_WEBHOOKS_RETRY",
-        ValueKind.LIST,
-        "pauses in seconds before what follows the attempts after 0, 5, 30 and 120 s",
-        check=parse_pause,
+        ValueKind.TEXT,
+        "pauses in seconds behind the attempts after 0, 5, 30 and 120 s; `none` for no more attempts",
+        check=parse_pauses,
     ),
     Option(
         "sandbox.provider",
