@@ -113,11 +113,13 @@ def test_a_backup_under_traffic_has_everything_accepted_before_it_and_goes_on(
     assert httpx2.get(other.server["url"] + "/v1/me", headers=me).json()["nick"] == "anna"
 
 
+@pytest.mark.requirement("secrets-sealed")
 def test_a_post_room_that_is_down_is_backed_up_and_its_keys_are_not_readable(
     room: PostRoom, other: PostRoom, passphrase: str
 ) -> None:
     room.up()
     room.run("chat", "#main", given="kept\n")
+    room.run("webhooks", "add", "https://hooks.example/mail")
     room.run("down")
     backup = room.scratch / "backup"
     room.run("backup", str(backup), "--passphrase-file", passphrase)
@@ -126,6 +128,7 @@ def test_a_post_room_that_is_down_is_backed_up_and_its_keys_are_not_readable(
     assert seeds[20:60] not in content
     assert json.loads(seeds)["operator"].encode() not in content
     assert (room.state / "keys" / "operator.key").read_bytes().strip() not in content
+    assert (room.state / "keys" / "sealing.key").read_bytes() not in content
 
     wrong = room.scratch / "wrong"
     wrong.write_text("wrong horse\n")
@@ -140,3 +143,4 @@ def test_a_post_room_that_is_down_is_backed_up_and_its_keys_are_not_readable(
     other.up()
     with other.client() as client:
         assert [post["text"] for post in client.posts("main")] == ["kept"]
+        assert [hook["state"] for hook in client.webhooks()] == ["active"]  # its secret opens

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
+import struct
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -46,6 +48,8 @@ class Got:
 
 OK = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
 HANG = b""
+RESET = b"reset"
+"""Instead of an answer: the connection ends in the middle, when the whole request was read."""
 
 
 def answering(status: int, **headers: str) -> bytes:
@@ -58,7 +62,7 @@ class Receiver:
     """A receiver.
 
     Attributes:
-        answers: bytes of the next answers, then of every further one the last; `HANG` answers nothing.
+        answers: bytes of the next answers, then of every further one the last; `HANG` answers nothing, `RESET` neither.
         got: what came, in order, also what was not answered.
     """
 
@@ -91,6 +95,12 @@ class Receiver:
                 self._came.notify_all()
             if answer == HANG:
                 await reader.read()  # until the other side has gone
+            elif answer == RESET:
+                at_once = struct.pack("ii", 1, 0)
+                writer.get_extra_info("socket").setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, at_once
+                )
+                writer.transport.abort()
             else:
                 writer.write(answer)
                 await writer.drain()

@@ -129,3 +129,42 @@ def test_what_was_stored_when_the_control_plane_was_killed_is_pushed_when_it_is_
         assert hook.got[3] == hook.got[2]
         assert room.run("webhooks", "keys").startswith("secret  whsec_")
         room.run("task", "pushes", task, "--again", "ffffffffff", status=4)
+
+
+@pytest.mark.requirement("webhooks-tell")
+def test_a_webhook_that_a_person_adds_is_told_of_all_that_was_stored_when_the_room_was_killed(
+    room: PostRoom,
+):
+    with hooked() as hook:
+        port = hook.server_address[1]
+        room.env |= {"POSTROOM_EGRESS_ALLOW_PRIVATE": f"127.0.0.1:{port}"}
+        room.up()
+        url = f"http://127.0.0.1:{port}/hook"
+        key = room.json("agents", "add", "ext", "--external")["key"]["key"]
+        agent = Agent(room, "ext", key)
+        secret = room.run("webhooks", "add", url, "--events", "message.received,receipt").strip()
+        webhook = room.json("webhooks", "list")["webhooks"][0]["id"]
+        assert room.stderr == "" or "whsec" not in room.stderr
+        with room.client() as client:
+            operator = client.me()["nick"]
+        agent.post("/v1/messages", {"to": f"@{operator}", "text": "one"})
+        until(lambda: hook.asked)  # under way, and never answered
+        agent.post("/v1/messages", {"to": f"@{operator}", "text": "two"})  # stored, and not sent
+        pid = room.server["pid"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: gone(pid))
+        hook.takes.set()
+        room.up()
+        until(lambda: len(hook.got) == 2)
+        assert [body["payload"]["preview"] for _, body in hook.got] == ["one", "two"]
+        assert hook.got[0][0] == hook.asked[0]
+        until(lambda: "pending" not in room.run("webhooks", "deliveries", webhook))
+        assert len(hook.got) == 2
+        assert "it has taken it" in room.run("webhooks", "test", webhook)
+        again = room.json("webhooks", "deliveries", webhook)["deliveries"][0]["id"]
+        room.run("webhooks", "again", webhook, again)
+        until(lambda: len(hook.got) == 4)
+        assert room.run("webhooks", "rotate", webhook).strip() not in ("", secret)
+        room.run("webhooks", "add", url, "--events", "mail", status=2)
+        room.run("webhooks", "remove", webhook)
+        room.run("webhooks", "test", webhook, status=4)
