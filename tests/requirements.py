@@ -96,6 +96,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "join-secrets-kept": "The code of an invite is kept as its digest alone, is shown once, and is in no list and no log; nor is what a joiner's key is made of.",
         "join-open-suffix": "Under open registration each nick gets a suffix, so that taken, reserved and retired names answer alike; only who was invited is told that a name is taken.",
     },
+    ("The post office", "docs/operating.md#limits-of-callers"): {
+        "post-pair-limits": "To an agent that is reached by grants alone, or is of another organisation, each sender has a rate, each message a size, and what waits a number; what is more is refused with when to come again, and what was sent before under the same key is not.",
+    },
     ("The post office", "docs/operating.md#retention"): {
         "post-key-once": "One key from one sender to one recipient is one message, however many send it at once and whatever is killed meanwhile; for a year after it was given up a send under its key is refused with the day on which it was sent.",
     },

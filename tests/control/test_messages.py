@@ -7,8 +7,11 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from postroom.protocol.principal import Scope
+from postroom.store.grants import GrantRow
+from postroom.store.schema import agents
 from tests.control.taskroom import TaskRoom, task_room
 from tests.control.test_keys import person
 
@@ -96,3 +99,24 @@ async def test_a_body_that_says_nothing_or_too_much_is_refused(shared: TaskRoom)
         {"to": "@ann", "text": "x", "thread": "t" * 257},
     ):
         assert (await shared.api.post("/v1/messages", json=body)).status_code == 422, body
+
+
+@pytest.mark.requirement("post-pair-limits")
+async def test_who_writes_too_often_to_an_agent_by_grants_alone_is_told_when_to_come_again(
+    shared: TaskRoom,
+):
+    async with person(shared, "ann", *USUAL) as ann, person(shared, "ben", *USUAL) as ben:
+        only = update(agents).where(agents.c.uid == ben.uid).values(grants_only=True)
+        await shared.parts.database.write(lambda store: store.session.run(only))
+        grant = GrantRow("g1", ben.uid, ann.uid, "message", ben.uid, 1.0)
+        await shared.parts.database.write(lambda store: store.grants.put(grant))
+        body = {"to": "@ben", "text": "hello"}
+        for _ in range(20):
+            await said(await ann.api.post("/v1/messages", json=body), 201)
+        late = await ann.api.post("/v1/messages", json=body)
+        assert (late.status_code, late.json()["code"]) == (429, "too-many-requests")
+        assert 1 <= int(late.headers["Retry-After"]) <= 3
+        assert "instead of many" in late.json()["remedy"]
+        large = await ann.api.post("/v1/messages", json=body | {"text": "x" * 300_000})
+        assert large.status_code == 413
+        assert len((await said(await ben.api.get("/v1/inbox")))["messages"]) == 20

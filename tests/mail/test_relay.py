@@ -9,12 +9,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import update
 
 from postroom.directory.agents import Directory, Takers
 from postroom.directory.grants import Decisions
-from postroom.errors import InvalidInput, NotLetIn, UnknownRecipient
+from postroom.errors import InvalidInput, NotLetIn, TooManyRequests, UnknownRecipient
 from postroom.mail import outbox, projection
 from postroom.mail.inbox import Inboxes
+from postroom.mail.limits import PairBounds, PairLimits
 from postroom.mail.office import PostOffice
 from postroom.mail.relay import Relay
 from postroom.mail.views import Mail
@@ -25,6 +27,8 @@ from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.grants import GrantRow
 from postroom.store.migrate import migrate
+from postroom.store.schema import messages
+from postroom.store.signing import Signer
 from postroom.store.sqlite import SQLitePlace
 from tests.mail.desk import SECONDS, Desk, memory_bus, running
 
@@ -38,6 +42,7 @@ class House(Desk):
     org: str = ""
     relays: dict[str, Relay] = field(default_factory=dict)
     decisions: Decisions = field(default_factory=Decisions)
+    limits: PairLimits = field(default_factory=PairLimits)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,6 +54,7 @@ class House(Desk):
             org=self.org,
             takers=Takers(),
             decisions=self.decisions,
+            limits=self.limits,
         )
         self.inboxes = Inboxes(self.bus, self.database, self.changes, self.office, self.callers)
         self.restart()
@@ -64,6 +70,7 @@ class House(Desk):
             self.alerts.raise_alert,
             self.relays,
             self.decisions,
+            limits=self.limits,
         )
         rules = together(projection.RULES, outbox.RULES)
         after = (self.clerk.after, self.relay.after)
@@ -106,18 +113,19 @@ class Two:
 
 
 @asynccontextmanager
-async def two(*, opened: bool = True) -> AsyncGenerator[Two]:
+async def two(*, opened: bool = True, **bounds: int) -> AsyncGenerator[Two]:
+    limits = PairLimits(PairBounds(**bounds))
     installation, relays, decisions = uuid4().hex, {}, Decisions()
     async with AsyncExitStack() as stack:
         houses = []
         for org in ("home", "acme"):
             core, admin, connect = await stack.enter_async_context(memory_bus())
             place = SQLitePlace(None, org=org, installation=installation)
-            database = await stack.enter_async_context(Database(place))
+            signer = Signer(org, [org.encode()])
+            database = await stack.enter_async_context(Database(place, signer))
             await migrate(database)
-            houses.append(
-                House(core, admin, database, connect, org=org, relays=relays, decisions=decisions)
-            )
+            shared: dict[str, Any] = {"relays": relays, "decisions": decisions, "limits": limits}
+            houses.append(House(core, admin, database, connect, org=org, **shared))
         home, acme = houses
         await stack.enter_async_context(home.open())
         if opened:
@@ -266,3 +274,57 @@ async def test_a_message_expires_where_it_is() -> None:
         dead = await they.home.office.wait(kept.id, State.DEAD, SECONDS)
 
         assert (dead.state, dead.reason) == (State.DEAD, "expired")
+
+
+@pytest.mark.requirement("post-pair-limits")
+async def test_what_a_worker_sends_over_the_limits_is_dead_with_what_it_can_do() -> None:
+    async with two(messages=2, size=500) as they:
+        worker = await they.home.worker("builder")
+        await they.acme.lets_in(they.bob, worker.agent)
+
+        large = await worker.send(they.bob.uid, "x" * 600)
+        sent = [await worker.send(they.bob.uid, f"n{number}") for number in range(3)]
+
+        dead = [await they.home.mail(one.id, State.DEAD) for one in (large, sent[2])]
+        assert dead[0].reason.startswith("refused: the message has")
+        assert dead[1].reason.startswith("refused: more than 2 messages a minute")
+        assert "instead of many" in dead[1].reason
+        assert [mail.text for mail in await they.acme.reads(they.bob)][:2] == ["n0", "n1"]
+
+
+@pytest.mark.requirement("post-pair-limits")
+async def test_what_finds_an_inbox_full_comes_when_there_is_room() -> None:
+    async with two(waiting=2) as they:
+        await they.acme.lets_in(they.bob, they.alice)
+        worker = await they.home.worker("builder")
+        await they.acme.lets_in(they.bob, worker.agent)
+        for text in ("one", "two"):
+            await they.home.office.send(they.alice.uid, "@bob.acme", text)
+        with pytest.raises(TooManyRequests):
+            await they.home.office.send(they.alice.uid, "@bob.acme", "refused")
+        first, _ = await they.acme.inboxes.past(they.bob.uid, 1, wait=SECONDS) and (
+            await they.acme.reads(they.bob)
+        )
+
+        late = await worker.send(they.bob.uid, "late")
+        await they.home.folded()
+        await they.acme.sees(first)
+
+        (came,) = await they.acme.inboxes.past(they.bob.uid, 2, wait=SECONDS)
+        assert (came.id, came.text) == (late.id, "late")
+
+
+@pytest.mark.requirement("post-message-genuine")
+async def test_a_message_that_was_changed_in_the_database_goes_nowhere() -> None:
+    async with two(opened=False) as they:
+        await they.acme.lets_in(they.bob, they.alice)
+        good, bad = [
+            await they.home.office.send(they.alice.uid, they.bob.uid, text) for text in ("a", "b")
+        ]
+        change = update(messages).where(messages.c.id == bad.id).values(message="{}", text="pay")
+        await they.home.database.write(lambda store: store.session.run(change))
+
+        async with they.acme.open():
+            assert [mail.id for mail in await they.acme.reads(they.bob)] == [good.id]
+            dead = await they.home.mail(bad.id, State.DEAD)
+            assert dead.reason == "malformed: it is not as it was stored"

@@ -41,6 +41,7 @@ from postroom.http.outbound import OutboundPolicy, client_context
 from postroom.identity.pins import Pins
 from postroom.identity.sealing import Sealer
 from postroom.identity.trust import Trust
+from postroom.mail.limits import PairBounds, PairLimits
 from postroom.mail.relay import Relay
 from postroom.observe.metrics import Metrics
 from postroom.observe.supervision import Supervisor, supervisor
@@ -79,6 +80,7 @@ class Installation:
         relays: carry messages between the open organisations, by name.
         takers: what the agents of each open organisation take.
         blobs: the blobs of each open organisation.
+        pairs: how much one agent may send to another; shared, as they are.
     """
 
     settings: Settings
@@ -102,6 +104,7 @@ class Installation:
     takers: dict[str, Takers] = field(default_factory=dict)
     blobs: dict[str, BlobService] = field(default_factory=dict)
     databases: dict[str, Database] = field(default_factory=dict)
+    pairs: PairLimits = field(default_factory=PairLimits)
 
     @property
     def metrics(self) -> Metrics:
@@ -186,6 +189,7 @@ async def open_installation(
         Sealer(settings.sealing_key_file),
         background,
         in_flight,
+        pairs=PairLimits(PairBounds.of(settings), note=in_flight.limits.note),
     )
 
 

@@ -191,6 +191,7 @@ async def open_base(
         alerts.raise_alert,
         installation.relays,
         installation.decisions,
+        limits=installation.pairs,
     )
     events = EventLog(bus, admin, database, space=space)
     approval_clerk = ApprovalClerk(events, database, alerts.raise_alert)
@@ -222,6 +223,7 @@ async def open_base(
         org=trust.org,
         takers=takers,
         decisions=installation.decisions,
+        limits=installation.pairs,
     )
     callers = await _callers(database, directory, background, stack)
     inboxes = Inboxes(bus, database, changes, office, callers)

@@ -18,19 +18,16 @@ import ipaddress
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Generic, TypeVar
 
 from postroom.errors import InvalidInput, Refused, TooManyRequests
 from postroom.identity.tokens import api_key_uid, digest
 from postroom.protocol.limits import MAX_API_KEYS
 from postroom.protocol.principal import OPERATOR_KEY, Principal
-from postroom.protocol.rates import Rate
+from postroom.protocol.rates import Rate, Rates
 from postroom.settings import Settings
-
-K = TypeVar("K", bound=Hashable)
 
 MAX_CALLERS = 4096
 """Keys, and places of guesses, whose rates are kept: of further ones the one that was idle longest is forgotten."""
@@ -107,22 +104,6 @@ class Comer:
         return cls(address, digest(key), claims)
 
 
-class _Rates(Generic[K]):
-    """A rate for each caller; those idle longest are forgotten."""
-
-    def __init__(self, rate: float, burst: float) -> None:
-        self._rate, self._burst = rate, burst
-        self._kept: dict[K, Rate] = {}
-
-    def of(self, caller: K, now: float) -> Rate:
-        """The rate of a caller, who is the last to be forgotten now."""
-        found = self._kept.pop(caller, None) or Rate(self._rate, self._burst, now)
-        self._kept[caller] = found
-        if len(self._kept) > MAX_CALLERS:
-            del self._kept[next(iter(self._kept))]
-        return found
-
-
 class CallerLimits:
     """The limits of all callers of the API, of all organisations."""
 
@@ -131,15 +112,15 @@ class CallerLimits:
     ) -> None:
         self._bounds = bounds = bounds or Bounds()
         self._clock = clock
-        self._keys: _Rates[str] = _Rates(bounds.requests, bounds.burst)
-        self._strangers: _Rates[tuple[str, str]] = _Rates(
-            bounds.strangers, bounds.strangers * AT_ONCE
+        self._keys: Rates[str] = Rates(bounds.requests, bounds.burst, MAX_CALLERS)
+        self._strangers: Rates[tuple[str, str]] = Rates(
+            bounds.strangers, bounds.strangers * AT_ONCE, MAX_CALLERS
         )
         # A quarter of the rate: a body that is counted as one request costs more than a request.
-        self._bodies: _Rates[str] = _Rates(bounds.requests / 4, 0.0)
+        self._bodies: Rates[str] = Rates(bounds.requests / 4, 0.0, MAX_CALLERS)
         opened = max(10.0, bounds.streams * STREAMS)
-        self._opened: _Rates[str] = _Rates(opened * STREAMS, opened)
-        self._makers: _Rates[str] = _Rates(MAKING, MAX_API_KEYS)
+        self._opened: Rates[str] = Rates(opened * STREAMS, opened, MAX_CALLERS)
+        self._makers: Rates[str] = Rates(MAKING, MAX_API_KEYS, MAX_CALLERS)
         self._known: dict[str, str] = {}
         self._streams: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()

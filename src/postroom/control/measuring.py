@@ -61,6 +61,12 @@ _CHANGES: tuple[tuple[str, str, str, dict[str, int]], ...] = (
     ),
 )
 
+LIMITS = (
+    *("requests", "strangers", "streams", "bodies", "tasks", "keys"),
+    *("pair", "pair-size", "waiting"),
+)
+"""The limits of callers, by which refused requests are counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
@@ -161,9 +167,7 @@ class Measuring:
         host = shared.host
         restarts = float(host.restarts) if isinstance(host, Supervisor) else None
         version: Mapping[Labels, float] = {(__version__, host.version): 1}
-        refused: dict[Labels, float] = dict.fromkeys(
-            [("requests",), ("strangers",), ("streams",), ("bodies",), ("tasks",), ("keys",)], 0.0
-        )
+        refused: dict[Labels, float] = dict.fromkeys([(each,) for each in LIMITS], 0.0)
         refused |= {(limit,): float(count) for limit, count in limits.refused.items()}
         return [
             Family("postroom_info", GAUGE, "Always 1; the versions.", ("version", "nats"), version),

@@ -15,6 +15,7 @@ from postroom.directory.agents import Takers, check_files, resolve
 from postroom.directory.grants import Decisions, GrantScope, reach
 from postroom.errors import InvalidInput, MessageAltered, NotFound, RequestTimeout
 from postroom.mail import views
+from postroom.mail.limits import PairLimits, is_limited
 from postroom.mail.views import Mail, Post
 from postroom.projection.changes import (
     FOLD_WAIT,
@@ -304,6 +305,7 @@ class PostOffice(MailReader):
     Args:
         takers: asked whether a recipient takes what is said; by default everybody takes everything.
         decisions: who is let in, while it is acted on.
+        limits: of pairs; by default none.
     """
 
     def __init__(
@@ -316,9 +318,11 @@ class PostOffice(MailReader):
         clock: Callable[[], float] = time.time,
         takers: Takers | None = None,
         decisions: Decisions | None = None,
+        limits: PairLimits | None = None,
     ) -> None:
         super().__init__(database, changes)
         self._decisions = decisions or Decisions()
+        self._limits = limits or PairLimits()
         self._submitter = submitter
         self._org = org
         self._clock = clock
@@ -360,6 +364,7 @@ class PostOffice(MailReader):
                 no such message to reply to.
             Conflict: a message was sent under that key that is kept no more.
             StreamFull: the recipient's inbox is full.
+            TooManyRequests: too many messages came to a recipient that is reached by grants alone, or wait for it.
             StateUnwritable: the disk is full.
             RequestTimeout, BusDisconnected: perhaps sent; send again with the same key.
         """
@@ -393,7 +398,10 @@ class PostOffice(MailReader):
             raise InvalidInput("a message cannot expire before it is sent")
         now = self._clock()
 
+        limited = False
+
         def check(store: Store) -> tuple[Author, Agent, dict[str, int], MessageRow | None]:
+            nonlocal limited
             asked = store.messages.message_by_id(reply_to) if reply_to else None
             if asked is not None and asked.recipient != sender:
                 asked = None
@@ -403,7 +411,8 @@ class PostOffice(MailReader):
             else:
                 asker = asked.sender if asked is not None else ""
                 scope = GrantScope.MESSAGE
-                to = reach(store, self._org, sender, recipient, scope, now, asker=asker).agent
+                found = reach(store, self._org, sender, recipient, scope, now, asker=asker)
+                limited, to = is_limited(self._org, found), found.agent
             return author, to, check_files(store, sender, said), asked
 
         author, to, sizes, asked = await self._database.point(check)
@@ -413,6 +422,11 @@ class PostOffice(MailReader):
                 raise InvalidInput(f"there is no message {reply_to!r} from them to you to reply to")
             said = said if said.thread else replace(said, thread=asked.context_id)
         parties = author.agent.party, to.party_in(self._org)
+        size = len(strict_json.dumps(said.message("", author.role))) if limited else 0
+        if limited and not key:
+            await self._database.point(
+                lambda store: self._limits.admit(store, sender, to.uid, size)
+            )
 
         listening = self._changes.listen() if folded else nullcontext()
         made: list[str] = []
@@ -435,10 +449,14 @@ class PostOffice(MailReader):
                     listener.join((of_message(message_id),))
                 return new
 
+            def sent_before(store: Store, message_id: str) -> MessageRow | None:
+                found = store.messages.earlier(sender, message_id)
+                if limited and found is None:  # what was sent before is never refused
+                    self._limits.admit(store, sender, to.uid, size)
+                return found
+
             def earlier(message_id: str) -> Awaitable[MessageRow | None]:
-                return self._database.point(
-                    lambda store: store.messages.earlier(sender, message_id)
-                )
+                return self._database.point(lambda store: sent_before(store, message_id))
 
             subject = subjects.inbox(to.uid, author.agent.uid)
             try:

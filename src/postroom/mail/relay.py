@@ -23,13 +23,16 @@ from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.directory.grants import Decisions, GrantScope, reach
 from postroom.errors import (
     EnvironmentFault,
+    MessageTooLarge,
     NotFound,
     NotLetIn,
     PostroomError,
     StreamFull,
+    TooManyRequests,
     UnknownRecipient,
 )
 from postroom.mail.clerk import Clerk
+from postroom.mail.limits import PairLimits
 from postroom.observe import get_logger
 from postroom.projection.changes import Change
 from postroom.projection.following import MOST, After
@@ -58,6 +61,9 @@ PATIENCE = 20.0
 
 HELD_UP = "mail-held-up"
 """Kind of that alert; its `about` is the organisation that is not open, or the recipient's uid."""
+
+ALTERED = f"{Reason.MALFORMED.value}: it is not as it was stored"
+"""Why a message goes nowhere that somebody has changed in the database."""
 
 Files = Callable[[Sequence[str], str, str], Awaitable[None]]
 """Copies the blobs with these hashes to an organisation, as far as an agent may pass them on; it reads them there."""
@@ -90,6 +96,7 @@ class Relay:
     """The relay of one organisation.
 
     Args:
+        limits: of pairs; by default none.
         neighbours: the relays of all open organisations by name; this one is there from `open` to `close`.
         alert: raises an alert in this organisation.
 
@@ -108,6 +115,7 @@ class Relay:
         neighbours: dict[str, Relay],
         decisions: Decisions,
         clock: Callable[[], float] = time.time,
+        limits: PairLimits | None = None,
     ) -> None:
         self.org = org
         self.files: Files = no_files
@@ -119,6 +127,9 @@ class Relay:
         self._neighbours = neighbours
         self._decisions = decisions
         self._clock = clock
+        self._limits = limits or PairLimits()
+        # Messages of workers that have counted for the limits, and are not stored there yet.
+        self._counted: set[tuple[str, str]] = set()
         self._waiting: dict[str, _Waiting] = {}
         self._lanes = Lanes(self._step, clock)
         # Agents of other organisations whose messages came here, each with the relay that wants to hear of them.
@@ -264,14 +275,43 @@ class Relay:
         with self._decisions.taking():
             if not await self._database.point(lambda store: _let_in(store, self.org, row)):
                 to = None
-            if why := _hopeless(row, to, self._clock()):
+            why = ALTERED if row.altered else _hopeless(row, to, self._clock())
+            if why:
                 await self._clerk.report(row, State.DEAD, why)
                 return
             if to is None or other is None:
                 raise EnvironmentFault(f"the organisation {to.org if to else ''!r} is not open")
+            if why := await self._too_much(row):
+                await self._clerk.report(row, State.DEAD, why)
+                return
+            await other.check_room(row.recipient)
             if PREFIX in row.message:
                 await self.files(named_in(json.loads(row.message)), row.sender, to.org)
             await other.store(row)
+            self._counted.discard((row.sender, row.id))
+
+    async def _too_much(self, row: MessageRow) -> str:
+        """Why a message is over the limits of its pair, "" where it is not.
+
+        Who sends by the API was told so before the message was taken. A worker stores it itself.
+        """
+        sender = await self._database.point(lambda store: store.agents.agent_by_uid(row.sender))
+        if (row.sender, row.id) in self._counted or sender is None or sender.kind != "worker":
+            return ""
+        try:
+            self._limits.take(row.sender, row.recipient, len(row.message))
+        except (MessageTooLarge, TooManyRequests) as error:
+            return f"{Reason.REFUSED.value}: {error.message}; {error.remedy}"
+        self._counted.add((row.sender, row.id))
+        return ""
+
+    async def check_room(self, recipient: str) -> None:
+        """Check that not too much waits for an agent of this organisation.
+
+        Raises:
+            TooManyRequests: it has to read something first.
+        """
+        await self._database.point(lambda store: self._limits.check_room(store, recipient))
 
     async def store(self, row: MessageRow) -> None:
         """Store a message of another organisation in the log of this one."""

@@ -6,6 +6,11 @@ the API does. `take` lets it come and says how long to pause, as a worker's door
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
 _ROUNDING = 1e-6
 """Of one unit: what the arithmetic of seconds may lack. Who keeps exactly to the rate is not refused for it."""
 
@@ -55,3 +60,19 @@ class Rate:
     def full(self, now: float) -> bool:
         """Whether it is as if nothing had ever come."""
         return not self.rate or self.level(now) >= self.burst
+
+
+class Rates(Generic[K]):
+    """A rate for each of at most `most` callers; those idle longest are forgotten."""
+
+    def __init__(self, rate: float, burst: float, most: int) -> None:
+        self._rate, self._burst, self._most = rate, burst, most
+        self._kept: dict[K, Rate] = {}
+
+    def of(self, caller: K, now: float) -> Rate:
+        """The rate of a caller, who is the last to be forgotten now."""
+        found = self._kept.pop(caller, None) or Rate(self._rate, self._burst, now)
+        self._kept[caller] = found
+        if len(self._kept) > self._most:
+            del self._kept[next(iter(self._kept))]
+        return found

@@ -163,6 +163,12 @@ class Settings:
     """Open streams of one API key."""
     limit_tasks: int = 10_000
     """Open tasks of one agent."""
+    limit_pair: int = 20
+    """Messages a minute of one sender to one recipient of another organisation, or one reached by grants alone."""
+    limit_pair_bytes: int = 256 * 1024
+    """Bytes of the parts of such a message."""
+    limit_waiting: int = 10_000
+    """Messages that may wait for such a recipient."""
     max_file_mb: int = 10
     """MB of a file that a worker has not committed and that comes back without being let in."""
     org: str = DEFAULT_ORG

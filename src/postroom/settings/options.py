@@ -320,6 +320,27 @@ OPTIONS = (
         "open tasks of one agent; more are refused",
     ),
     Option(
+        "limits.pair",
+        "limit_pair",
+        "POSTROOM_LIMIT_PAIR",
+        ValueKind.COUNT,
+        "messages a minute from one agent to one of another organisation, or to one that is reached by grants alone",
+    ),
+    Option(
+        "limits.pair_bytes",
+        "limit_pair_bytes",
+        "POSTROOM_LIMIT_PAIR_BYTES",
+        ValueKind.BYTES,
+        "bytes of the parts of such a message",
+    ),
+    Option(
+        "limits.waiting",
+        "limit_waiting",
+        "POSTROOM_LIMIT_WAITING",
+        ValueKind.COUNT,
+        "messages that may wait for such a recipient; it has to read some before more are taken",
+    ),
+    Option(
         "workspace.max_file_mb",
         "max_file_mb",
         "POSTROOM_WORKSPACE_MAX_FILE_MB",

@@ -100,7 +100,7 @@ class Store:
         self.approvals = ApprovalStore(session)
         self.events = EventStore(session)
         self.messages = MessageStore(session, signer)
-        self.pending = PendingStore(session)
+        self.pending = PendingStore(session, self.messages.row)
         self.records = RecordStore(session)
         self.tasks: Tasks = tasks or TaskStore(session)
         # INBOX is in both projections: a message, and the task that it may request.

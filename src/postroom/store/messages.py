@@ -247,7 +247,8 @@ class MessageStore:
         search.MESSAGES.add(self._session, values)
         return True
 
-    def _row(self, *values: Any) -> MessageRow:
+    def row(self, *values: Any) -> MessageRow:
+        """A message of a row with `COLUMNS`; without its words if it is not as it was stored."""
         row = MessageRow(*values)
         if self._signer is None or self._signer.genuine(row):
             return row
@@ -277,7 +278,7 @@ class MessageStore:
 
     def message_of(self, sender: str, message_id: str) -> MessageRow | None:
         """The message that `sender` sent under that id."""
-        return self._session.first(self._row, _OF, sender=sender, message_id=message_id)
+        return self._session.first(self.row, _OF, sender=sender, message_id=message_id)
 
     def earlier(self, sender: str, message_id: str) -> MessageRow | None:
         """As `message_of`, for who sends again under a key.
@@ -297,7 +298,7 @@ class MessageStore:
 
     def message_by_id(self, message_id: str) -> MessageRow | None:
         """The message with that id; the first in the log, if a second sender has copied the id."""
-        return self._session.first(self._row, _BY_ID, message_id=message_id)
+        return self._session.first(self.row, _BY_ID, message_id=message_id)
 
     def ids_by_prefix(self, prefix: str, limit: int, party: str = "") -> list[str]:
         """The first message ids with that hexadecimal prefix; with `party` of messages from or to that uid."""
@@ -308,11 +309,11 @@ class MessageStore:
 
     def message_at(self, seq: int) -> MessageRow | None:
         """The message folded from that record of INBOX."""
-        return self._session.first(self._row, _AT, at=seq)
+        return self._session.first(self.row, _AT, at=seq)
 
     def messages_at(self, seqs: Iterable[int]) -> list[MessageRow]:
         """The messages folded from those records of INBOX, in their order."""
-        return sorted(self._session.all(self._row, _AMONG, seqs=seqs), key=_SEQ)
+        return sorted(self._session.all(self.row, _AMONG, seqs=seqs), key=_SEQ)
 
     def set_state(
         self, seq: int, state: State, *, final: bool, reason: str, at: float, receipt: int
@@ -323,11 +324,11 @@ class MessageStore:
 
     def past(self, after: int, limit: int) -> list[MessageRow]:
         """The first messages to anyone past sequence `after`, oldest first."""
-        return self._session.all(self._row, _ANY_PAST, after=after, most=page(limit))
+        return self._session.all(self.row, _ANY_PAST, after=after, most=page(limit))
 
     def receipts_past(self, after: int, limit: int) -> list[MessageRow]:
         """The messages whose state a record of RECEIPTS past `after` has set, in the order of these records."""
-        return self._session.all(self._row, _RECEIPTS_PAST, after=after, most=page(limit))
+        return self._session.all(self.row, _RECEIPTS_PAST, after=after, most=page(limit))
 
     def first_answers(self, questions: Iterable[MessageRow]) -> dict[int, MessageRow]:
         """The first reply of its recipient to each of `questions`, by the question's sequence."""
@@ -339,7 +340,7 @@ class MessageStore:
         replies = (
             (by_id.get((row.reply_to, row.sender, row.recipient)), row)
             for row in sorted(
-                self._session.all(self._row, _ANSWERS, ids=ids), key=_SEQ, reverse=True
+                self._session.all(self.row, _ANSWERS, ids=ids), key=_SEQ, reverse=True
             )
         )
         return {seq: row for seq, row in replies if seq is not None}
@@ -349,7 +350,7 @@ class MessageStore:
         could.
         """
         statement = _INBOX_UNREAD if unread else _INBOX
-        return self._session.all(self._row, statement, to=recipient, most=page(limit))[::-1]
+        return self._session.all(self.row, statement, to=recipient, most=page(limit))[::-1]
 
     def delivered(self, recipient: str, reason: str, limit: int) -> list[str]:
         """Ids of the first messages that `recipient` has not seen, and whose receipt of `delivered` has that reason."""
@@ -372,7 +373,7 @@ class MessageStore:
             row
             for sender, recipient in {(one, other), (other, one)}
             for row in self._session.all(
-                self._row, statement, sender=sender, recipient=recipient, **values
+                self.row, statement, sender=sender, recipient=recipient, **values
             )
         ]
         found.sort(key=_SEQ)
@@ -380,7 +381,7 @@ class MessageStore:
 
     def to_past(self, recipient: str, after: int, limit: int) -> list[MessageRow]:
         """The first messages to `recipient` past sequence `after`, oldest first."""
-        return self._session.all(self._row, _TO_PAST, to=recipient, after=after, most=page(limit))
+        return self._session.all(self.row, _TO_PAST, to=recipient, after=after, most=page(limit))
 
     def search(
         self,
@@ -405,11 +406,11 @@ class MessageStore:
         marks += [mark(search.REQUEST, "")] if requests else []
         wanted, most = Wanted(words, marks), page(limit)
         if not wanted.pieces:
-            return self._session.all(self._row, _NEWEST, past=before or _LAST, most=most)
+            return self._session.all(self.row, _NEWEST, past=before or _LAST, most=most)
         rows = search.MESSAGES.find(self._session, _FOUND, wanted, before, most)
         found = (
             row
-            for row in (self._row(*values) for values in rows)
+            for row in (self.row(*values) for values in rows)
             if wanted.is_in(row.text, row.subject)
             and thread in ("", row.context_id)
             and {row.sender, row.recipient}.issuperset(parties)
@@ -422,7 +423,7 @@ class MessageStore:
         first.
         """
         return self._session.all(
-            self._row, _UNREAD_PAST, to=recipient, after=after, now=now, most=page(limit)
+            self.row, _UNREAD_PAST, to=recipient, after=after, now=now, most=page(limit)
         )
 
     def unread_past_of(
@@ -430,18 +431,18 @@ class MessageStore:
     ) -> list[MessageRow]:
         """As `unread_past`, for several recipients together."""
         named = {"uids": set(recipients), "after": after, "now": now, "most": page(limit)}
-        return self._session.all(self._row, _UNREAD_PAST_OF, **named)
+        return self._session.all(self.row, _UNREAD_PAST_OF, **named)
 
     def named_to(self, recipient: str, ids: Iterable[str]) -> list[MessageRow]:
         """The messages to `recipient` with those ids, in their order; several senders may have used one id."""
         # By the ids alone, or SQLite would read all that the recipient has.
-        found = self._session.all(self._row, _NAMED, ids=set(ids))
+        found = self._session.all(self.row, _NAMED, ids=set(ids))
         return sorted((row for row in found if row.recipient == recipient), key=_SEQ)
 
     def sent_in(self, task: str, sender: str, after: int, limit: int) -> list[MessageRow]:
         """The first messages past sequence `after` that `sender` sent in the course of a task, oldest first."""
         named = {"of": task, "sender": sender, "past": after, "most": page(limit)}
-        return self._session.all(self._row, _OF_TASK, **named)
+        return self._session.all(self.row, _OF_TASK, **named)
 
     def requeues(self, ids: Iterable[str]) -> dict[tuple[str, str], str]:
         """(sender, id) of each dead message in `ids` to the message that repeats it."""

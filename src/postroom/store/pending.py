@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from sqlalchemy import and_, bindparam, exists, false, func, literal_column, not_, or_, select
 
@@ -148,6 +148,12 @@ _COUNT_UNTAKEN = prepared(
         messages.c.recipient == bindparam("to"),
     )
 )
+_WAITS = prepared(
+    select(messages.c.seq)
+    .where(_OPEN, _UNSEEN, messages.c.recipient == bindparam("to"))
+    .limit(1)
+    .offset(bindparam("past"))
+)
 _WAITED_FOR = prepared(
     select(messages.c.recipient)
     .join(agents, agents.c.uid == messages.c.recipient)
@@ -160,30 +166,35 @@ _WAITED_FOR = prepared(
 
 
 class PendingStore:
-    """What is still to happen to messages."""
+    """What is still to happen to messages.
 
-    def __init__(self, session: Session) -> None:
+    Args:
+        row: makes a message of a row (`MessageStore.row`).
+    """
+
+    def __init__(self, session: Session, row: Callable[..., MessageRow] = MessageRow) -> None:
         self._session = session
+        self._row = row
 
     def unaddressable(self, after: int = 0) -> list[tuple[MessageRow, bool]]:
         """Open messages past sequence `after` whose recipient is unknown or retired, each with whether the directory
         knows it (then it is retired).
         """
         found = self._session.rows(_UNADDRESSABLE, after=after)
-        return [(MessageRow(*row[:-1]), bool(row[-1])) for row in found]
+        return [(self._row(*row[:-1]), bool(row[-1])) for row in found]
 
     def open_to(self, recipient: str, after: int, limit: int) -> list[MessageRow]:
         """The first open messages to `recipient` past sequence `after`."""
         named = {"to": recipient, "after": after, "most": limit}
-        return self._session.all(MessageRow, _OPEN_TO, **named)
+        return self._session.all(self._row, _OPEN_TO, **named)
 
     def open_to_org(self, org: str, after: int) -> list[MessageRow]:
         """Open messages past sequence `after` to agents of an organisation."""
-        return self._session.all(MessageRow, _OPEN_TO_ORG, of=org, after=after)
+        return self._session.all(self._row, _OPEN_TO_ORG, of=org, after=after)
 
     def answered(self, after: int = 0) -> list[MessageRow]:
         """Open messages past sequence `after` to which the log holds a reply of their recipient."""
-        return self._session.all(MessageRow, _ANSWERED, after=after)
+        return self._session.all(self._row, _ANSWERED, after=after)
 
     def keeps_waiting(self, recipient: str) -> bool:
         """Whether `recipient` has an unconfirmed message that requests no task: later messages may wait for it."""
@@ -195,7 +206,7 @@ class PendingStore:
 
     def expired(self, now: float) -> list[MessageRow]:
         """Open messages past their expiry, the earliest first."""
-        return self._session.all(MessageRow, _EXPIRED, now=now)
+        return self._session.all(self._row, _EXPIRED, now=now)
 
     def next_expiry(self, now: float) -> float | None:
         """The instant at which the next open message expires."""
@@ -205,16 +216,20 @@ class PendingStore:
         """Messages to agents, stored before `before`, that nobody took and that have no alert yet; those to `kept`, by
         uid, are not looked for.
         """
-        return self._session.all(MessageRow, _UNTAKEN_BEFORE, at=before, kept=kept)
+        return self._session.all(self._row, _UNTAKEN_BEFORE, at=before, kept=kept)
 
     def next_untaken(self, after: float, kept: Collection[str] = ()) -> float | None:
         """The instant at which the earliest such message past `after` was stored."""
-        first = self._session.first(MessageRow, _NEXT_UNTAKEN, at=after, kept=kept)
+        first = self._session.first(self._row, _NEXT_UNTAKEN, at=after, kept=kept)
         return None if first is None else first.stored_at
 
     def count_untaken(self, recipient: str) -> int:
         """The number of messages to that agent that nobody took."""
         return self._session.scalar(_COUNT_UNTAKEN, to=recipient)
+
+    def waits(self, recipient: str, number: int) -> bool:
+        """Whether at least `number` messages wait for that agent, which has not seen them."""
+        return self._session.scalar(_WAITS, to=recipient, past=number - 1) is not None
 
     def states(self) -> dict[str, int]:
         """The number of open messages in each state that has any."""
