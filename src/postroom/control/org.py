@@ -25,8 +25,9 @@ from postroom.blobs.service import INTERVAL, BlobService
 from postroom.bus.host import BusHost
 from postroom.bus.nats.bus import NatsBus
 from postroom.control.a2a.door import A2ADoor
+from postroom.control.acts import Acts
 from postroom.control.agent_requests import AgentRequests
-from postroom.control.api import build_api
+from postroom.control.api import OPERATIONS, build_api
 from postroom.control.app import Installation, OrgGateway
 from postroom.control.base import Base, connect, open_base, sign_messages
 from postroom.control.in_flight import Guard
@@ -61,7 +62,7 @@ from postroom.mail.clerk import Stale
 from postroom.mail.notes import WorkerNotes
 from postroom.observe import get_logger, tracing
 from postroom.observe.supervision import SELDOM
-from postroom.projection.changes import Change
+from postroom.projection.changes import APPROVALS, Change
 from postroom.projection.due import Watch
 from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert
@@ -283,6 +284,8 @@ async def _open_parts(
             in_flight.limits,
         ),
     )
+    acts = Acts(parts, {each.name: each for each in OPERATIONS})
+    supervise("acts", Watch(acts, base.changes, topic=APPROVALS).run)
     services = AgentRequests(parts)
     await services.open()
     stack.push_async_callback(services.close)

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from postroom.control.acts import AwaitsOwner
 from postroom.control.bodies import read_json
 from postroom.control.http_protocol import ABANDONED
 from postroom.control.ops.table import OF_API, REST, SOCKET, Operation
@@ -79,6 +80,9 @@ class Router:
             if not operation.changes:
                 scope[ABANDONED] = False
             result = await operation.call(**values)
+        except AwaitsOwner as asked:
+            await _answer(202, asked.shown, send)
+            return
         except Exception as error:  # noqa: BLE001 (each error has its answer)
             more = self._allow(scope) if isinstance(error, MethodNotAllowed) else ()
             await refuse(scope, receive, send, told(scope, error), more)

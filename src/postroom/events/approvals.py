@@ -8,8 +8,9 @@ asks is its own word: bounded here, made harmless where it is shown.
 from __future__ import annotations
 
 import json
+import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,11 +23,12 @@ from postroom.errors import (
     Refused,
     RequestTimeout,
 )
-from postroom.events.service import EventLog
+from postroom.events.service import Appended, EventLog
 from postroom.projection.changes import Change, Changes, of_worker_events
 from postroom.projection.fold import Fold
 from postroom.protocol import shapes
 from postroom.protocol.approvals import (
+    ACT,
     AGENT,
     DEFAULTS,
     NO_ANSWER,
@@ -38,7 +40,7 @@ from postroom.protocol.approvals import (
 from postroom.protocol.event_bounds import CUT, encoded
 from postroom.protocol.events import EventKind
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
-from postroom.protocol.limits import MAX_EDITED_BYTES, MAX_PAGE, SHORT_ID
+from postroom.protocol.limits import MAX_EDITED_BYTES, MAX_PAGE, MAX_PENDING_APPROVALS, SHORT_ID
 from postroom.store.agents import Party
 from postroom.store.approvals import AnswerRow, ApprovalRow, SaidRow
 from postroom.store.database import Database, Store
@@ -62,25 +64,27 @@ class ApprovalView:
     Attributes:
         people: who answered, by uid.
         late: answers that came when it was settled.
+        became: of a settled act: what became of it, as an event `acted`.
     """
 
     row: ApprovalRow
     worker: Party
     people: Mapping[str, Party]
     late: Sequence[AnswerRow] = ()
+    became: Mapping[str, Any] | None = None
 
     def as_json(self) -> shapes.Approval:
         """Shape of the API."""
         row, asked = self.row, self.row.request
-        kind = asked.get("kind")
-        return {
+        kind = ACT if row.is_act else asked.get("kind")
+        shown: shapes.Approval = {
             "id": row.id,
             "seq": row.seq,
             "state": row.state.value,
             "worker": self.worker.as_json(),
             "task": row.task or None,
             "message": row.message or None,
-            "kind": kind if kind in KINDS else KINDS[0],
+            "kind": kind if row.is_act or kind in KINDS else KINDS[0],
             "tool": _text(asked, "tool"),
             "title": _text(asked, "title"),
             "input": _object(asked) or {},
@@ -91,11 +95,17 @@ class ApprovalView:
             "expires_at": None if row.expires_at is None else format_time(row.expires_at),
             "answer": self._answer(row.settled, row.response, row.answered_at),
             "late": [
-                shown
+                said
                 for each in self.late
-                if (shown := self._answer(each.id, json.loads(each.event), each.at)) is not None
+                if (said := self._answer(each.id, json.loads(each.event), each.at)) is not None
             ],
         }
+        if self.became is not None:
+            shown["became"] = {
+                "done": self.became.get("done") is True,
+                "text": _text(self.became, "text"),
+            }
+        return shown
 
     def _answer(
         self,
@@ -127,15 +137,22 @@ def views(store: Store, rows: Sequence[ApprovalRow]) -> list[ApprovalView]:
     said = [*(row.response for row in rows), *(json.loads(each.event) for each in late)]
     people = {uid_of(each) for each in said} - {""}
     known = store.agents.parties({*people, *(row.worker for row in rows)})
+    became = store.approvals.outcomes(rows)
     return [
         ApprovalView(
             row,
             known[row.worker],
             known,
             [each for each in late if (each.worker, each.request) == (row.worker, row.id)],
+            became.get((row.worker, row.id)),
         )
         for row in rows
     ]
+
+
+def concerned(store: Store, uid: str) -> set[str]:
+    """The agents whose approvals concern one: itself, and those that it owns."""
+    return {uid, *store.agents.owned(uid), *store.sessions.owned(uid)}
 
 
 def uid_of(said: Mapping[str, Any]) -> str:
@@ -241,29 +258,46 @@ class Approvals:
     # ── reading ──
 
     async def listed(
-        self, *, worker: str = "", pending: bool = True, limit: int = MAX_PAGE, before: int = 0
+        self,
+        *,
+        worker: str = "",
+        pending: bool = True,
+        limit: int = MAX_PAGE,
+        before: int = 0,
+        only: str = "",
     ) -> list[ApprovalView]:
-        """The newest approvals, newest first, asked for by events before `before` (0 for all)."""
+        """The newest approvals, newest first, asked for by events before `before` (0 for all).
+
+        Args:
+            only: the uid whose own, and whose agents', alone are looked at; "" for all.
+        """
 
         def find(store: Store) -> list[ApprovalView]:
-            rows = store.approvals.newest(limit, before=before, worker=worker, pending=pending)
+            of = concerned(store, only) if only else None
+            rows = store.approvals.newest(
+                limit, before=before, worker=worker, of=of, pending=pending
+            )
             return views(store, rows)
 
         return await self._database.read(find)
 
-    async def waiting(self, limit: int) -> list[ApprovalView]:
-        """The first pending approvals, oldest first."""
+    async def waiting(self, limit: int, only: str = "") -> list[ApprovalView]:
+        """The first pending approvals, oldest first; `only` is as for `listed`."""
 
         def find(store: Store) -> list[ApprovalView]:
+            if only:
+                of = concerned(store, only)
+                return views(store, store.approvals.newest(limit, of=of, pending=True)[::-1])
             return views(store, store.approvals.pending_past(0)[:limit])
 
         return await self._database.read(find)
 
-    async def get(self, ref: str, worker: str = "") -> ApprovalView:
+    async def get(self, ref: str, worker: str = "", only: str = "") -> ApprovalView:
         """The approval with that id, or with an id that begins with those four or more digits.
 
         Args:
             worker: uid of the only worker whose approvals are looked at; "" for all.
+            only: as for `listed`.
 
         Raises:
             NotFound: there is none.
@@ -272,6 +306,9 @@ class Approvals:
 
         def find(store: Store) -> ApprovalView | None:
             named = store.approvals.named(ref, MAX_CANDIDATES + 1, worker)
+            if only:
+                of = concerned(store, only)
+                named = [row for row in named if row.worker in of]
             # As short as people see ids, it is the beginning of one, whatever else is called so: a worker chooses its
             # ids, and could take the beginning of one that a person is about to answer.
             exact = [row for row in named if row.id == ref and len(ref) > SHORT_ID]
@@ -323,6 +360,54 @@ class Approvals:
             raise Refused("too many approvals of this session wait", remedy="answer some")
         return view
 
+    # ── what the post room asks in an agent's name ──
+
+    async def ask_act(
+        self, asker: str, operation: str, given: Mapping[str, Any], words: str, seconds: float
+    ) -> ApprovalView:
+        """Ask the owner of `asker` whether an operation is done for it; one that waits already is that one.
+
+        Args:
+            given: the fields of the operation, in JSON.
+            words: what it does, for a person.
+            seconds: after which it counts as denied.
+
+        Raises:
+            Refused: too many approvals of `asker` wait.
+            MessageTooLarge: people could not be shown all of it.
+            InvalidInput, StateUnwritable, StreamFull: it cannot be stored; nothing was.
+            RequestTimeout, BusDisconnected: perhaps stored; ask again.
+        """
+        request = secrets.token_hex(16)
+        event = {
+            "type": EventKind.CONTROL_REQUEST.value,
+            "request": request,
+            "kind": ACT,
+            "tool": operation,
+            "title": words,
+            "input": given,
+            "default": DEFAULTS[0],
+            "fixed": True,
+            "expires_at": format_time(self._clock() + seconds),
+        }
+        text = encoded(event)
+        if CUT in json.loads(text):
+            raise MessageTooLarge("what is asked cannot be shown whole")
+        given = json.loads(text)["input"]  # as it is stored
+
+        def find(store: Store) -> tuple[ApprovalView | None, bool]:
+            row = store.approvals.act(asker, operation, given) or store.approvals.of(asker, request)
+            full = store.approvals.count_pending_of(asker) >= MAX_PENDING_APPROVALS
+            return (None if row is None else views(store, [row])[0]), full
+
+        view, full = await self._database.read(find)
+        if view is None and not full:
+            await self._stored(await self._log.append(asker, [event]))
+            view, _ = await self._database.read(find)
+        if view is None:
+            raise Refused("too many approvals of this agent wait", remedy="have some answered")
+        return view
+
     async def withdraw(self, asker: str, request: str, reason: str) -> ApprovalView:
         """A session asks no longer; what is settled stays so. Raises what `ask` raises, and NotFound."""
         view = await self.get(request, asker)
@@ -342,7 +427,10 @@ class Approvals:
         self, asker: str, request: str, event: Mapping[str, Any], number: int
     ) -> None:
         """Append what a session says: its approval is a run of its own, so the same number counts once."""
-        stored = await self._log.append(asker, [event], request, number)
+        await self._stored(await self._log.append(asker, [event], request, number))
+
+    async def _stored(self, stored: Appended) -> None:
+        """Return when an event is folded."""
         try:
             await self._fold.reached("EVENTS", stored.at, FOLDED)
         except TimeoutError as error:
@@ -402,7 +490,8 @@ class Approvals:
         """
         done = []
         for view in reversed(await self.listed(worker=worker)):
-            if view.row.request.get("kind") != "question" and judge(view):
+            asks = view.row.is_act or view.row.request.get("kind") == "question"
+            if not asks and judge(view):
                 with suppress(Conflict, NotFound):
                     done.append((await self.answer(worker, view.row.id, answer)).row.id)
         return done

@@ -178,12 +178,15 @@ def about(row: ApprovalRow) -> str:
 
 def _text(row: ApprovalRow) -> str:
     asked, short = row.request, row.id[:SHORT_ID]
+    ways = f"postroom approve {short}, or: postroom deny {short}"
+    if row.is_act:
+        return f"asks its owner: {one_line(str(asked.get('title')), MAX_DETAIL)}; {ways}"
     said = ": ".join(
         one_line(value, MAX_DETAIL)
         for key in ("tool", "title")
         if isinstance(value := asked.get(key), str) and value
     )
-    return f"asks to use {said or 'a tool'}; postroom approve {short}, or: postroom deny {short}"
+    return f"asks to use {said or 'a tool'}; {ways}"
 
 
 class ApprovalExpiry:

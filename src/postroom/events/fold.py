@@ -16,7 +16,7 @@ from postroom.projection.changes import Change
 from postroom.projection.retention import Over
 from postroom.projection.rules import Rule
 from postroom.protocol import subjects
-from postroom.protocol.approvals import counts, request_of
+from postroom.protocol.approvals import ACT, counts, request_of
 from postroom.protocol.events import PLACES, EventBatch, EventKind, event_id
 from postroom.protocol.limits import MAX_LABEL
 from postroom.store.database import Store
@@ -32,9 +32,10 @@ MOST_COST = 1e9
 
 _KINDS = frozenset(kind.value for kind in EventKind)
 _REPORTED = _KINDS - {
-    kind.value for kind in (EventKind.INTERRUPT, EventKind.POLICY, EventKind.TERMINAL)
+    kind.value
+    for kind in (EventKind.INTERRUPT, EventKind.POLICY, EventKind.TERMINAL, EventKind.ACTED)
 }
-"""What a sidecar may report: the others are acts of people, which the control plane alone knows."""
+"""What a sidecar may report: the others are said by people, or done, which the control plane alone knows."""
 
 
 def fold_approval(
@@ -53,11 +54,19 @@ def fold_approval(
     request, kind = request_of(event), event.get("type")
     if not request:
         return False
-    if kind == EventKind.CONTROL_REQUEST and run:
+    if kind == EventKind.CONTROL_REQUEST and (run or _is_new_act(store, worker, event)):
         return store.approvals.ask(event_id, worker, request, expiry(event))
     if kind == EventKind.CONTROL_RESPONSE and counts(event, reported=bool(run)):
-        return store.approvals.settle(event_id, worker, request)
+        return store.approvals.settle(event_id, worker, request, reported=bool(run))
     return False
+
+
+def _is_new_act(store: Store, worker: str, event: Mapping[str, Any]) -> bool:
+    """Whether the control plane asks for an act that does not wait already."""
+    tool, given = event.get("tool"), event.get("input")
+    if event.get("kind") != ACT or not isinstance(tool, str) or not isinstance(given, dict):
+        return False
+    return store.approvals.act(worker, tool, given) is None
 
 
 def expiry(event: Mapping[str, Any]) -> float | None:

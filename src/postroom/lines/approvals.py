@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from postroom.lines.inputs import input_rows, texts_of, visible
 from postroom.lines.rows import Row, Style, colour_of, painted
 from postroom.lines.text import Cell
+from postroom.protocol.approvals import IN_WORDS
 from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.patterns import suggest, why_not
 from postroom.protocol.shell import rule_of
@@ -108,7 +109,7 @@ def details(approval: Approval, now: float, width: int | None) -> Iterator[str]:
 def detail_rows(approval: Approval, now: float) -> Iterator[Row]:
     """The same as rows."""
     task = f" for task {short(approval['task'])}" if approval["task"] else ""
-    asks = "asks" if approval["kind"] == "question" else f"asks to use {visible(approval['tool'])}"
+    asks = "asks" if approval["kind"] in IN_WORDS else f"asks to use {visible(approval['tool'])}"
     head = f"{short(approval['id'])} {address(approval['worker'])} {asks}{task}"
     yield Row.of(head, Style.STRONG, wraps=True)
     yield from asked_rows(approval, now)
@@ -123,7 +124,7 @@ def asked_rows(approval: Approval, now: float) -> Iterator[Row]:
     """What is to be done, the command first, why, and how it stands; what the agent says twice stands once."""
     given, title, reason = approval["input"], approval["title"], approval["reason"]
     said = {" ".join(text.split()) for text in texts_of(given)}
-    asks = approval["kind"] == "question"
+    asks = approval["kind"] in IN_WORDS
     new = " ".join(title.split()) not in {"", *said}
     titled = [Row.of(visible(line), indent=2, wraps=True) for line in lines_of(title)]
     if asks:

@@ -10,6 +10,9 @@ ended. `expired` is said by the control plane when `expires_at` is past; what th
 `default` (`allow` or `deny`). The same id is the same approval: what was settled is not asked again.
 
 What a sidecar reports counts only as its own: a decision of the template's policy, or that the agent withdraws.
+
+An act is what the control plane itself asks in an agent's name: whether it does for that agent what an agent may not do
+alone. People alone settle it, and the clock.
 """
 
 from __future__ import annotations
@@ -56,6 +59,12 @@ PEOPLE_CHANNELS = ("cli", "attach", "chat", "screen", "api")
 POLICY, AGENT, CLOCK, ROOM = "policy", "agent", "clock", "room"
 """The other ways: the template's policy decides, the agent withdraws, the clock lets expire, and the control plane
 withdraws what nobody waits for any more."""
+
+ACT = "act"
+"""Kind of an approval that the control plane asks for: an operation of the API, in the name of an agent."""
+
+IN_WORDS = ("question", ACT)
+"""Kinds of approvals whose title says what is asked; of the others the tool does."""
 
 REQUEST_ID = re.compile(r"[0-9a-f]{8,64}")
 """The form of an approval's id; one of another form is no approval."""

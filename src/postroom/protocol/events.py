@@ -9,13 +9,14 @@ An event is a JSON object. Its `type` is one of `EventKind`; the other fields de
     usage            input_tokens, output_tokens, cached_tokens?, reasoning_tokens?, cost? (USD); since the event before
     result           status (`completed`, `failed`, `interrupted`), text, reason?
     error            text, code?, fatal?, retry_in? (seconds until the agent tries again)
-    control_request  request, kind (`tool`, `question`), tool, title, input {}, call?, reason?, default, expires_at?,
+    control_request  request, kind (`tool`, `question`, `act`), tool, title, input {}, call?, reason?, default, expires_at?,
                      fixed? (true: the agent takes no edited input), edits? (true: it changes nothing but files that
                      lie open in the agent's folder)
     control_response request, decision, by {}, channel, input? {}, reason?
     interrupt        by {}, channel, reason?
     policy           by {}, change (`added`, `removed`, `autonomy`), pattern or autonomy, task?: what the agent may do
                      without asking from now on, with `task` until that ends
+    acted            request, done (whether what was allowed is done), text: what became of an act, once it is settled
     stalled          seconds; 0: it goes on
     wall             report, level
     raw              the line is in `raw`
@@ -68,6 +69,7 @@ class EventKind(StrEnum):
     INTERRUPT = "interrupt"
     POLICY = "policy"
     TERMINAL = "terminal"
+    ACTED = "acted"
     STALLED = "stalled"
     WALL = "wall"
     RAW = "raw"

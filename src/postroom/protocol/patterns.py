@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from postroom.errors import InvalidInput
+from postroom.protocol.approvals import ACT, IN_WORDS
 from postroom.protocol.limits import MAX_PATTERN
 from postroom.protocol.shell import OPERATORS, Line, Plain, line_of, rule_of
 from postroom_a2a.text import one_line, printable
@@ -170,7 +171,7 @@ def suggest(approval: Approval) -> str:
     host, of any other each use.
     """
     tool, given = approval["tool"], approval["input"]
-    if approval["kind"] == "question" or of_session(approval) or "*" in tool:
+    if approval["kind"] in IN_WORDS or of_session(approval) or "*" in tool:
         return ""
     said = _argument(tool, given)
     # There is no way to write a star that stands for itself.
@@ -190,6 +191,8 @@ def why_not(approval: Approval) -> str:
         return ""
     if approval["kind"] == "question":
         return "it is a question"
+    if approval["kind"] == ACT:
+        return "what an agent may not do alone is asked each time"
     if of_session(approval):
         return "a session's rules are those of its client"
     line = None if len(_decisive(given)) > 1 else _line(tool, given)

@@ -70,6 +70,11 @@ class Principal:
         """Whom a worker that this principal starts is judged for: `operator` for the operator's key, else the uid."""
         return OPERATOR_KEY if self.key_id == OPERATOR_KEY else self.uid
 
+    @property
+    def is_free(self) -> bool:
+        """Whether it does by itself what an agent's owner is asked for: people, and who has the scope `grant`."""
+        return self.kind == "human" or Scope.GRANT in self.scopes
+
     def allows(self, scope: Scope) -> bool:
         """Whether this principal may do what needs `scope`."""
         return scope in self.scopes

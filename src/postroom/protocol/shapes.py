@@ -801,8 +801,18 @@ class ApprovalAnswer(TypedDict):
     input: dict[str, Any] | None
 
 
+class Became(TypedDict):
+    """What became of an act once it was settled: whether it is done, and in words."""
+
+    done: bool
+    text: str
+
+
 class Approval(TypedDict):
     """What an agent asks before it acts, and the answer; `answer` is null while it is pending.
+
+    `kind` is `tool`, `question`, or `act`: the post room asks the agent's owner whether it does `tool`, an operation of
+    the API, with `input` in the agent's name; `title` says it in the post room's words, `became` what came of it.
 
     `state` is `pending`, `allowed`, `denied`, `edited`, `withdrawn` or `expired`; an expired one counts as `default`
     says, `allow` or `deny`, or of a session `no answer`: its client asks at the terminal. `tool`, `title`, `input` and
@@ -827,6 +837,16 @@ class Approval(TypedDict):
     expires_at: Time | None
     answer: ApprovalAnswer | None
     late: list[ApprovalAnswer]
+    became: NotRequired[Became]
+
+
+class Asked(TypedDict):
+    """An agent may not do alone what it has asked for: its owner `of` is asked, and `approval` is the id of that."""
+
+    approval: str
+    of: Party | None
+    text: str
+    expires_at: Time | None
 
 
 ControlRecord = dict[str, Any]

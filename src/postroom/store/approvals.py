@@ -37,6 +37,7 @@ class ApprovalRow:
         settled: id of the event that settled it, 0 while it is pending.
         expires_at: seconds since the epoch; None for never.
         answered: that event, as JSON, with when it was stored; None while it is pending, or where it was pruned.
+        run: of who reported it; "" for an act, which the control plane asks for.
     """
 
     seq: int
@@ -50,6 +51,12 @@ class ApprovalRow:
     expires_at: float | None
     answered: str | None
     answered_at: float | None
+    run: str
+
+    @property
+    def is_act(self) -> bool:
+        """Whether the control plane asks for it, in the name of `worker`."""
+        return not self.run
 
     @cached_property
     def request(self) -> Mapping[str, Any]:
@@ -115,6 +122,7 @@ _SELECT = select(
     _asked.c.expires_at,
     _answered.c.event,
     _answered.c.at,
+    _asked.c.run,
 ).select_from(_asked.outerjoin(_answered, _answered.c.id == _asked.c.settled))
 
 
@@ -146,11 +154,42 @@ _ASK = prepared(
     .where(sdk_events.c.id == bindparam("asked"))
     .values(settled=literal_column("0"), expires_at=bindparam("expiry"))
 )
-_SETTLE = prepared(
+_SETTLING = (
     update(sdk_events)
     .where(sdk_events.c.worker == bindparam("of"), sdk_events.c.request == bindparam("named"))
     .where(sdk_events.c.settled == literal_column("0"), sdk_events.c.id < bindparam("answer"))
     .values(settled=bindparam("answer"))
+)
+# What a sidecar reports settles nothing that the control plane has asked for.
+_SETTLE_REPORTED = prepared(_SETTLING.where(sdk_events.c.run != literal_column("''")))
+_SETTLE = prepared(_SETTLING)
+_ACTS = _find(_PENDING, _asked.c.worker == bindparam("of"), _asked.c.run == literal_column("''"))
+_acted = sdk_events.alias("acted")
+_UNDONE = prepared(
+    _SELECT.where(
+        _IS_APPROVAL,
+        _asked.c.settled != literal_column("0"),
+        _asked.c.run == literal_column("''"),
+        ~select(literal_column("1"))
+        .where(
+            _acted.c.request == _asked.c.request,
+            _acted.c.request != literal_column("''"),
+            _acted.c.worker == _asked.c.worker,
+            _acted.c.kind == EventKind.ACTED.value,
+            _acted.c.run == literal_column("''"),
+        )
+        .exists(),
+    )
+    .order_by(_asked.c.settled)
+    .limit(BATCH)
+)
+_OUTCOMES = prepared(
+    select(_asked.c.worker, _asked.c.request, _asked.c.event).where(
+        among(_asked.c.request, "named"),
+        _asked.c.request != literal_column("''"),
+        _asked.c.kind == EventKind.ACTED.value,
+        _asked.c.run == literal_column("''"),
+    )
 )
 _LATE = prepared(
     select(_asked.c.id, _asked.c.worker, _asked.c.request, _asked.c.event, _asked.c.at).where(
@@ -189,6 +228,7 @@ _SAID = prepared(
                 _settles.c.request == _asked.c.request,
                 _settles.c.worker == _asked.c.worker,
                 _settles.c.settled == _asked.c.id,
+                _settles.c.run != literal_column("''"),  # an act is not the sidecar's
             ),
         )
     )
@@ -212,13 +252,42 @@ class ApprovalStore:
         """Make the stored event `event` an approval, unless its worker has one with that id, or too many pending."""
         if self.of(worker, request) is not None:
             return False
-        if self._session.scalar(_PENDING_OF, of=worker) >= MAX_PENDING_APPROVALS:
+        if self.count_pending_of(worker) >= MAX_PENDING_APPROVALS:
             return False
         return bool(self._session.run(_ASK, {"asked": event, "expiry": expires_at}))
 
-    def settle(self, event: int, worker: str, request: str) -> bool:
-        """Settle the approval with that id by the stored event `event`, unless it is settled or asked later."""
-        return bool(self._session.run(_SETTLE, {"of": worker, "named": request, "answer": event}))
+    def settle(self, event: int, worker: str, request: str, *, reported: bool) -> bool:
+        """Settle the approval with that id by the stored event `event`, unless it is settled or asked later.
+
+        Args:
+            reported: by a sidecar, which settles no act.
+        """
+        settling = _SETTLE_REPORTED if reported else _SETTLE
+        return bool(self._session.run(settling, {"of": worker, "named": request, "answer": event}))
+
+    # ── acts ──
+
+    def act(self, worker: str, tool: str, given: Mapping[str, Any]) -> ApprovalRow | None:
+        """The pending act of `worker` that is this operation with these fields."""
+        rows = self._session.all(ApprovalRow, _ACTS, of=worker)
+        return next(
+            (row for row in rows if (row.request["tool"], row.request["input"]) == (tool, given)),
+            None,
+        )
+
+    def undone(self) -> list[ApprovalRow]:
+        """Settled acts of which nobody has noted what became of them, the first settled first."""
+        return self._session.all(ApprovalRow, _UNDONE)
+
+    def outcomes(self, rows: Collection[ApprovalRow]) -> dict[tuple[str, str], Mapping[str, Any]]:
+        """What became of those of `rows` that are settled acts, by worker and id."""
+        named = [row.id for row in rows if row.is_act and row.settled]
+        found = self._session.rows(_OUTCOMES, named=named) if named else ()
+        return {(worker, request): json.loads(event) for worker, request, event in found}
+
+    def count_pending_of(self, worker: str) -> int:
+        """How many of one agent wait for an answer."""
+        return self._session.scalar(_PENDING_OF, of=worker)
 
     # ── reading ──
 
@@ -240,14 +309,26 @@ class ApprovalStore:
         return self._session.all(ApprovalRow, found.order_by(_asked.c.request).limit(page(limit)))
 
     def newest(
-        self, limit: int, *, before: int = 0, worker: str = "", pending: bool = False
+        self,
+        limit: int,
+        *,
+        before: int = 0,
+        worker: str = "",
+        of: Collection[str] | None = None,
+        pending: bool = False,
     ) -> list[ApprovalRow]:
-        """The newest approvals, asked for by events before `before` (0 for all), newest first."""
+        """The newest approvals, asked for by events before `before` (0 for all), newest first.
+
+        Args:
+            of: uids of the agents whose approvals alone are looked at; None for all.
+        """
         found = _SELECT.where(_PENDING if pending else _IS_APPROVAL)
         if before:
             found = found.where(_asked.c.id < before)
         if worker:
             found = found.where(_asked.c.worker == worker)
+        if of is not None:
+            found = found.where(_asked.c.worker.in_(of))
         return self._session.all(ApprovalRow, found.order_by(_asked.c.id.desc()).limit(page(limit)))
 
     def count_pending(self) -> int:

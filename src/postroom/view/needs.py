@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from postroom.protocol.approvals import IN_WORDS
 from postroom.view.approvals import what
 from postroom.view.tasks import answer_hint, kept, question_of, short
 from postroom.view.words import gist
@@ -174,7 +175,7 @@ def _asked(record: Any) -> Need:
 
 def _approval(approval: Approval) -> Need:
     who = approval["worker"]
-    asks = one_line(approval["title"], SAID) if approval["kind"] == "question" else ""
+    asks = one_line(approval["title"], SAID) if approval["kind"] in IN_WORDS else ""
     return Need(
         NeedKind.APPROVAL,
         approval["id"],
@@ -240,8 +241,10 @@ def asks_in_words(need: Need) -> bool:
 
 def line_of(need: Need) -> str:
     """The need on one line, harmless: `@coder asks to use Bash: make test`."""
-    asks = "" if need.kind not in ANSWERED else " asks:" if asks_in_words(need) else " asks to use"
-    return f"{need.who}{asks} {need.text}".lstrip()
+    if need.kind not in ANSWERED:
+        return f"{need.who} {need.text}".lstrip()
+    said = asks_in_words(need) or need.record["kind"] in IN_WORDS
+    return f"{need.who} asks{':' if said else ' to use'} {need.text}"
 
 
 def command_of(need: Need) -> str:

@@ -48,6 +48,7 @@ SCOPES = {
     Scope.READ: "one's own messages, chats and tasks, the directory, feeds, blobs that one may read",
     Scope.SEND: "messages, posts, acknowledging, uploading blobs",
     Scope.TASK: "delegating, canceling and answering tasks, updating tasks given to oneself",
+    Scope.GRANT: "letting others in, webhooks and keys of one's own, where a program does so by itself",
     Scope.OPERATE: "what is everybody's: workers, all mail and tasks, dead letters, alerts, events",
     Scope.ADMIN: "keys, people, organisations, credentials, trust, retention, shutdown",
 }
@@ -158,6 +159,7 @@ def _body(operation: Operation, schemas: Schemas) -> dict[str, Any]:
 
 def _answers(operation: Operation, schemas: Schemas) -> dict[str, Any]:
     given = operation.answers or (_annotated(operation),)
+    given += (Answer(202, shapes.Asked),) if operation.by_owner else ()
     return {
         str(answer.status): _answer(answer, schemas, empty=operation.method == "HEAD")
         for answer in given

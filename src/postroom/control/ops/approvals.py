@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from postroom.control.acts import check_owner
 from postroom.control.bodies import ControlBody, PinBody, PolicyBody
 from postroom.control.in_flight import acted_on
-from postroom.control.ops.table import STORING, Operations
+from postroom.control.ops.table import ANY_KEY, STORING, Operations
 from postroom.control.parameters import (
     AfterId,
     AgentRef,
@@ -22,6 +23,7 @@ from postroom.control.parameters import (
 from postroom.control.parts import Parts
 from postroom.control.pinned import PIN, pin_of
 from postroom.control.principals import itself
+from postroom.directory.grants import NOBODY
 from postroom.errors import (
     Conflict,
     Forbidden,
@@ -29,7 +31,7 @@ from postroom.errors import (
     MessageTooLarge,
     NotFound,
 )
-from postroom.events.approvals import Answer, record
+from postroom.events.approvals import Answer, ApprovalView, record
 from postroom.events.policies import allows
 from postroom.protocol import answers, shapes
 from postroom.protocol.approvals import Decision
@@ -49,46 +51,72 @@ States = Annotated[
 operations = Operations()
 
 
-@operations.get("/v1/approvals", Scope.OPERATE, fails=(NotFound,))
+@operations.get("/v1/approvals", ANY_KEY, fails=(NotFound,))
 async def list_(
-    parts: Parts, state: States = "pending", worker: Ref = "", limit: Limit = 50, before: Before = 0
+    parts: Parts,
+    me: Principal,
+    state: States = "pending",
+    worker: Ref = "",
+    limit: Limit = 50,
+    before: Before = 0,
 ) -> answers.Approvals:
-    """List approvals, the newest first."""
+    """List approvals, the newest first.
+
+    Who does not operate is shown what they, and the agents that they own, have asked for.
+    """
     found = await parts.approvals.listed(
-        worker=await parts.uid_of(worker),
+        worker=await _worker(parts, me, worker),
         pending=state == "pending",
         limit=limit,
         before=before,
+        only=me.only,
     )
     older = next_page(found, limit, lambda view: view.row.seq)
     return {"approvals": [view.as_json() for view in found], "next": older}
 
 
-@operations.get("/v1/approvals/{approval}", Scope.OPERATE, fails=(NotFound, Conflict))
-async def show(parts: Parts, approval: ApprovalRef, worker: Ref = "") -> shapes.Approval:
+@operations.get("/v1/approvals/{approval}", ANY_KEY, fails=(NotFound, Conflict))
+async def show(
+    parts: Parts, approval: ApprovalRef, me: Principal, worker: Ref = ""
+) -> shapes.Approval:
     """Show an approval."""
-    return (await parts.approvals.get(approval, await parts.uid_of(worker))).as_json()
+    of = await _worker(parts, me, worker)
+    return (await parts.approvals.get(approval, of, me.only)).as_json()
+
+
+async def _worker(parts: Parts, me: Principal, ref: str) -> str:
+    """The uid of `ref`; whether there is such an agent nobody learns here who may not see its approvals."""
+    try:
+        return await parts.uid_of(ref)
+    except NotFound:
+        if me.only:
+            return NOBODY
+        raise
 
 
 @operations.post(
     "/v1/workers/{ref}/control",
-    Scope.OPERATE,
+    ANY_KEY,
     fails=(NotFound, Conflict, MessageTooLarge, *PIN, *STORING),
 )
 async def control(
     parts: Parts, ref: AgentRef, body: ControlBody, me: Principal
 ) -> answers.Controlled:
-    """Answer an approval of a worker or a session, or interrupt a worker's agent.
+    """Answer an approval of an agent, or interrupt a worker's agent.
 
     200 says that the answer is on disk and was the first. 409 if the approval is settled: it says by whom, when
     and how. `edited` has the input in place of the agent's. With a PIN set, an answer needs it. Who could not give
     a worker what it has of the machine can only deny. What a session asks is allowed by its owner alone, with a PIN;
-    others, and an owner without one, can only deny.
+    others, and an owner without one, can only deny. An act is allowed by who owns the agent that asks for it, or else by
+    who administers. Who does not operate answers acts of their own agents alone.
     """
+    act = await _act(parts, me, ref, body)
+    if not me.allows(Scope.OPERATE):
+        me.require(Scope.OPERATE if act is None else Scope.SEND)
     agent = await parts.directory.resolve(ref)
     by = Party(me.uid, me.nick, me.kind)
     session = parts.sessions.of(agent.uid)
-    if session is None or body.type == "interrupt":
+    if act is None and (session is None or body.type == "interrupt"):
         agent, _ = await parts.workers.record(ref)
     if body.type == "interrupt":
         acted_on(worker=agent.uid)
@@ -98,15 +126,29 @@ async def control(
         raise InvalidInput("an answer has the `id` of an approval and a `decision`")
     acted_on(worker=agent.uid, about=body.id)
     allows = body.decision != Decision.DENIED
-    if session is not None:
+    if act is not None:
+        await check_owner(parts, me, act, allows=allows)
+    elif session is not None:
         _check_person(me, agent, session, allows=allows)
     elif allows:
         await parts.workers.refuse_beyond(agent.uid, me.by)
-    permit = pin_of(parts, me, body.pin, needed=allows and session is not None)
+    permit = pin_of(parts, me, body.pin, needed=allows and session is not None and act is None)
     answer = Answer(Decision(body.decision), by, body.channel, body.reason, body.input)
     view = await parts.approvals.answer(agent.uid, body.id, answer, permit)
     acted_on(about=view.row.id)
     return {"approval": view.as_json(), "interrupt": None}
+
+
+async def _act(parts: Parts, me: Principal, ref: str, body: ControlBody) -> ApprovalView | None:
+    """The act of an agent that is answered; None where it is something else, or not for `me`."""
+    if body.type == "interrupt" or not body.id:
+        return None
+    try:
+        agent = await parts.directory.resolve(ref)
+        view = await parts.approvals.get(body.id, agent.uid, me.only)
+    except NotFound:
+        return None
+    return view if view.row.is_act else None
 
 
 def _check_person(me: Principal, agent: Agent, session: SessionRow, *, allows: bool) -> None:

@@ -39,7 +39,7 @@ async def status(
     Who does not operate is shown what is their own alone, and of `server` only what everybody may know.
     """
     everything = me.allows(Scope.OPERATE)
-    asked = await parts.approvals.waiting(APPROVALS_SHOWN) if everything else []
+    asked = await parts.approvals.waiting(APPROVALS_SHOWN, me.only)
     standing = await parts.alerts.standing(ALERTS_SHOWN) if everything else []
     return {
         "version": __version__,

@@ -157,6 +157,7 @@ class Operation:
         fails: the errors that it raises, beside those that any operation raises.
         answers: in the place of the answer that its return annotation says.
         content: its body is content of any type, which passes as a stream.
+        by_owner: an agent may not do it alone: its owner is asked (`control.acts`), which is the answer 202.
         hidden: it is not in the document.
         most: bytes of its body.
     """
@@ -170,6 +171,7 @@ class Operation:
     fails: tuple[type[PostroomError], ...] = ()
     answers: tuple[Answer, ...] = ()
     content: bool = False
+    by_owner: bool = False
     hidden: bool = False
     most: int = MAX_BODY
 
