@@ -114,6 +114,10 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "mail-expiry-shown": "Sender and recipient see until when a message waits to be seen, in the answer to `send`, in inbox, chat and receipt.",
         "mail-search-letters": "A search finds each word in any script, whatever its capitals and accents, the same on both databases, also in what was said before there was an index; no sign in it means anything.",
     },
+    ("The post office", "docs/security.md#what-an-agent-may-not-do-alone"): {
+        "acts-by-owner": "What an agent may not do alone is asked of its owner, once however often it is asked for, and done in its name when that is allowed, over SIGKILL; denied, or unanswered for seven days, it is not done, and the agent is told.",
+        "acts-owner-alone": "Who owns an agent sees exactly what would be done, and alone allows it; no rule, no autonomy, no sidecar and no other key does, and nobody else learns of it without operating.",
+    },
     ("Tasks", "docs/architecture.md#tasks"): {
         "task-request-runs-once": "An accepted task is on disk and can be seen at once, or 503 names it and says how to repeat the call; the same request, repeated or twice at a time, is one task that runs once, on one runner.",
         "task-kill-ends-once": "Whatever is killed in mid-task, the task ends once, and the person, or an A2A client over HTTP, finds it and sees every attempt.",

@@ -11,6 +11,7 @@ import pytest
 
 from postroom.control.acts import WAITS, Acts, AwaitsOwner, by_owner
 from postroom.errors import Refused
+from postroom.projection.changes import of_worker_events
 from postroom.protocol.limits import MAX_PENDING_APPROVALS
 from postroom.protocol.principal import KEY, USUAL_SCOPES, Principal, Scope
 from postroom.store.approvals import ApprovalRow
@@ -53,10 +54,14 @@ async def ask(room: TaskRoom, terminal: Terminal, nick: str) -> dict[str, Any]:
 
 async def became(room: TaskRoom, approval: str) -> dict[str, Any]:
     """An act once what became of it is noted."""
-    async with asyncio.timeout(SECONDS):
-        while "became" not in (shown := (await room.api.get(f"/v1/approvals/{approval}")).json()):
-            await asyncio.sleep(0.02)  # noqa: ASYNC110 (as a client has to ask)
-        return shown
+
+    async def read() -> dict[str, Any]:
+        return (await room.api.get(f"/v1/approvals/{approval}")).json()
+
+    topic = of_worker_events((await read())["worker"]["uid"])
+    shown = await room.parts.changes.until(topic, read, lambda now: "became" in now, SECONDS)
+    assert "became" in shown, shown
+    return shown
 
 
 @pytest.mark.requirement("acts-by-owner")

@@ -53,7 +53,7 @@ FAILED = "act-failed"
 """Kind of the alert that something was allowed and cannot be done."""
 
 
-class AwaitsOwner(Exception):  # noqa: N818 (it is the answer 202)
+class AwaitsOwner(Exception):
     """An act waits for the owner of who has asked for it; `shown` is the answer."""
 
     def __init__(self, shown: shapes.Asked) -> None:
@@ -127,7 +127,7 @@ class Acts:
     operations: Mapping[str, Operation]
     clock: Callable[[], float] = time.time
 
-    async def find(self, _now: float) -> Due[ApprovalRow]:
+    async def find(self, now: float) -> Due[ApprovalRow]:  # noqa: ARG002 (they are due at once)
         """Settled acts of which the log does not note what became of them."""
         return Due(await self.parts.database.read(lambda store: store.approvals.undone()), None)
 

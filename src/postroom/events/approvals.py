@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -76,7 +76,7 @@ class ApprovalView:
     def as_json(self) -> shapes.Approval:
         """Shape of the API."""
         row, asked = self.row, self.row.request
-        kind = ACT if row.is_act else asked.get("kind")
+        kind = ACT if row.is_act else _text(asked, "kind")
         shown: shapes.Approval = {
             "id": row.id,
             "seq": row.seq,
@@ -84,7 +84,7 @@ class ApprovalView:
             "worker": self.worker.as_json(),
             "task": row.task or None,
             "message": row.message or None,
-            "kind": kind if row.is_act or kind in KINDS else KINDS[0],
+            "kind": kind if kind in KINDS or row.is_act else KINDS[0],
             "tool": _text(asked, "tool"),
             "title": _text(asked, "title"),
             "input": _object(asked) or {},

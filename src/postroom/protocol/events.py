@@ -9,9 +9,9 @@ An event is a JSON object. Its `type` is one of `EventKind`; the other fields de
     usage            input_tokens, output_tokens, cached_tokens?, reasoning_tokens?, cost? (USD); since the event before
     result           status (`completed`, `failed`, `interrupted`), text, reason?
     error            text, code?, fatal?, retry_in? (seconds until the agent tries again)
-    control_request  request, kind (`tool`, `question`, `act`), tool, title, input {}, call?, reason?, default, expires_at?,
-                     fixed? (true: the agent takes no edited input), edits? (true: it changes nothing but files that
-                     lie open in the agent's folder)
+    control_request  request, kind (`tool`, `question`, `act`), tool, title, input {}, call?, reason?, default,
+                     expires_at?, fixed? (true: the agent takes no edited input), edits? (true: it changes nothing but
+                     files that lie open in the agent's folder)
     control_response request, decision, by {}, channel, input? {}, reason?
     interrupt        by {}, channel, reason?
     policy           by {}, change (`added`, `removed`, `autonomy`), pattern or autonomy, task?: what the agent may do

@@ -107,8 +107,8 @@ async def control(
     200 says that the answer is on disk and was the first. 409 if the approval is settled: it says by whom, when
     and how. `edited` has the input in place of the agent's. With a PIN set, an answer needs it. Who could not give
     a worker what it has of the machine can only deny. What a session asks is allowed by its owner alone, with a PIN;
-    others, and an owner without one, can only deny. An act is allowed by who owns the agent that asks for it, or else by
-    who administers. Who does not operate answers acts of their own agents alone.
+    others, and an owner without one, can only deny. An act is allowed by who owns the agent that asks for it, or else
+    by who administers. Who does not operate answers acts of their own agents alone.
     """
     act = await _act(parts, me, ref, body)
     if not me.allows(Scope.OPERATE):
