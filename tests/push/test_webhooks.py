@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import secrets
 import statistics
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -18,7 +19,7 @@ from postroom_a2a.task_state import TaskState
 from postroom_a2a.times import parse_time
 from tests.control.taskroom import SECONDS, TaskRoom, emptied, task_room
 from tests.push.receivers import OK, Got, Receiver, answering, receiver
-from tests.push.test_room import done, key_of
+from tests.push.test_room import done
 
 pytestmark = pytest.mark.anyio
 
@@ -69,9 +70,16 @@ def check_a2a(got: Got, secret: str) -> dict[str, Any]:
     return said["payload"]
 
 
+async def free_key_of(room: TaskRoom, nick: str) -> tuple[str, str]:
+    """A program that has webhooks by itself: its key and the key's id."""
+    body = {"nick": f"{nick}-{secrets.token_hex(4)}", "scopes": ["read", "send", "task", "grant"]}
+    key = (await room.api.post("/v1/agents", json=body)).json()["key"]
+    return key["key"], key["id"]
+
+
 async def nick_of(room: TaskRoom, nick: str) -> tuple[str, str, str]:
     """An agent outside: its nick, its uid, its key."""
-    key, _ = await key_of(room, nick)
+    key, _ = await free_key_of(room, nick)
     me = (await room.api.get("/v1/me", headers=bearer(key))).json()
     return me["nick"], me["uid"], key
 
@@ -218,7 +226,7 @@ async def test_one_is_its_owners_alone_and_ends_with_the_key_that_it_was_made_wi
 ):
     async with receiver() as hook, emptied(shared) as room:
         open_for(room, hook)
-        key, key_id = await key_of(room, "mine")
+        key, key_id = await free_key_of(room, "mine")
         nick = (await room.api.get("/v1/me", headers=bearer(key))).json()["nick"]
         made = await added(room, hook.url, "message.received", key=key)
         _, _, stranger = await nick_of(room, "another")

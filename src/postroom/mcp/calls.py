@@ -183,6 +183,10 @@ class Calls:
     async def _a2a_rotate_api_key(self) -> Said:
         return Said(said.code(await self._room.offer_key(), "your new key"))
 
+    async def _a2a_set_webhook(self, **fields: Any) -> Said:
+        made = await self._room.add_webhook(**fields)
+        return Said(said.asked(made) or said.webhook(made))
+
     async def _a2a_list_agents(self, **fields: Any) -> Said:
         return Said(said.agents(await self._room.agents(**fields)))
 

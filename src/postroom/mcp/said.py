@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from postroom.errors import PostroomError
 from postroom.protocol.frame import message, quoted
@@ -16,6 +17,7 @@ from postroom.protocol.shapes import (
     Principal,
     Task,
     TaskMessage,
+    Webhook,
 )
 from postroom_a2a.text import one_line, printable
 
@@ -78,6 +80,22 @@ def code(made: KeyCode, what: str) -> str:
     return (
         f"Code {made['code']} is for {one_line(what, 90)}, until {made['expires_at']}. It opens nothing by itself: "
         f"your owner runs `postroom connect --claim {made['code']}`, once."
+    )
+
+
+def asked(answer: Mapping[str, Any]) -> str:
+    """That an agent's owner is asked; "" for an answer that says that it is done."""
+    if "approval" not in answer:
+        return ""
+    return f"{one_line(answer['text'], 200)} (approval {answer['approval']}, until {answer['expires_at']}). You get mail."
+
+
+def webhook(made: Webhook) -> str:
+    """A webhook; what signs it is never shown."""
+    what = ", ".join(one_line(each, 40) for each in made["events"])
+    return (
+        f"Webhook {made['id']}: {one_line(made['url'], 300)} is told of {what}. "
+        f"Your owner sees its secret by `postroom webhooks rotate {made['id']}`."
     )
 
 

@@ -313,7 +313,22 @@ _FURTHER = (
     ),
 )
 
-TOOLS: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in (*_TOOLS, *_FURTHER)})
+_OWNERS = (
+    Tool(
+        "a2a_set_webhook",
+        "Have a URL told what happens to you. Your owner is asked first: it counts when they allow it, and no secret is in "
+        "the answer.",
+        "webhooks.add",
+        {
+            "url": "An https URL.",
+            "events": "Of message.received, receipt, task, approval; without it message.received.",
+        },
+        usual=False,
+    ),
+)
+"""What an agent may not do alone."""
+
+TOOLS: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in (*_TOOLS, *_FURTHER, *_OWNERS)})
 """All of them, by name."""
 
 

@@ -125,7 +125,7 @@ class WebhookService:
             InvalidInput: nothing ever goes to that URL.
             Refused: the owner has too many.
         """
-        self._check(url)
+        self.check(url)
         secret, webhook = new_secret(), PREFIX + secrets.token_hex(8)
         row = HookRow(
             id=webhook,
@@ -138,6 +138,10 @@ class WebhookService:
         )
 
         def add(store: Store) -> HookView:
+            # What an agent's owner has allowed may be done again after a crash.
+            same = (each for each in store.webhooks.all() if not row.api_key and _alike(each, row))
+            if (known := next(same, None)) is not None:
+                return self._view(store, known)
             if store.webhooks.count(owner) >= MAX_WEBHOOKS:
                 raise Refused(
                     f"an agent has at most {MAX_WEBHOOKS} webhooks",
@@ -154,7 +158,8 @@ class WebhookService:
         self._pusher.look()
         return view
 
-    def _check(self, url: str) -> None:
+    def check(self, url: str) -> None:
+        """Raise InvalidInput for a URL to which nothing ever goes."""
         try:
             self._pusher.sender.check(url)
         except InvalidInput as error:
@@ -333,6 +338,13 @@ class WebhookService:
             said.append(f"{len(configs)} push notification configs anew, each by who made it")
         what = f"secrets are lost with the key that they were sealed under: {' and '.join(said)}"
         return what if said else "", store.alerts.is_raised(LOST, "")
+
+
+def _alike(one: HookRow, other: HookRow) -> bool:
+    """Whether two webhooks tell the same, the same way."""
+    return all(
+        getattr(one, name) == getattr(other, name) for name in ("owner", "api_key", "url", "events")
+    )
 
 
 def owns(store: Store, owner: str, uid: str) -> bool:

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from postroom.control.acts import by_owner
 from postroom.control.bodies import WebhookBody
 from postroom.control.in_flight import acted_on
-from postroom.control.ops.table import Operations
+from postroom.control.ops.table import STORING, Operations
 from postroom.control.parameters import Limit
 from postroom.control.parts import Parts
 from postroom.directory.agents import resolve
@@ -17,6 +18,7 @@ from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Principal, Scope
 from postroom.push.webhooks import owns
 from postroom.store.database import Store
+from postroom_a2a.text import one_line
 
 WebhookRef = Annotated[str, Field(description="The id of the webhook.")]
 DeliveryRef = Annotated[str, Field(description="Its id, the `webhook-id` of its attempts.")]
@@ -25,15 +27,27 @@ DeliveryRef = Annotated[str, Field(description="Its id, the `webhook-id` of its 
 operations = Operations()
 
 
-@operations.post("/v1/webhooks", Scope.SEND, status=201, fails=(NotFound, Refused))
+@operations.post(
+    "/v1/webhooks",
+    Scope.SEND,
+    status=201,
+    door=True,
+    by_owner=True,
+    fails=(NotFound, Refused, *STORING),
+)
 async def add(parts: Parts, body: WebhookBody, me: Principal) -> shapes.NewWebhook:
     """Have a URL told what happens to the caller, or to an agent that the caller owns.
 
-    The secret that signs is in this answer and in no other. The webhook ends with the key that it is made with.
+    The secret that signs is in this answer and in no other. The webhook ends with the key that it is made with. For an
+    agent that may not do it alone its owner is asked (202); one that was made so already is that one, and its secret
+    is what its owner's `rotate` gives.
     """
     me.require(Scope.READ)
-    await _decided(parts, me)
     owner = await _owner(parts, body.agent, me)
+    parts.webhooks.check(body.url)
+    given = {"url": body.url, "events": list(dict.fromkeys(body.events)), "agent": owner}
+    words = f"tell {body.url} what happens to @{me.nick}: {', '.join(given['events'])}"
+    await by_owner(parts, me, "webhooks.add", given, words)
     made = await parts.webhooks.add(me, owner, body.url, body.events)
     acted_on(about=made.row.id)
     return made.with_secret()
@@ -85,7 +99,11 @@ async def rotate(parts: Parts, webhook: WebhookRef, me: Principal) -> shapes.New
 
     The former one signs, too, until `former_until`, so that a receiver has time to take the new one.
     """
-    await _decided(parts, me)
+    if not me.is_free:
+        raise Forbidden(
+            "the secret of a webhook is its owner's",
+            remedy=f"its owner: postroom webhooks rotate {one_line(webhook, 40)}",
+        )
     view = await parts.webhooks.rotate(webhook, me)
     acted_on(about=webhook)
     return view.with_secret()
@@ -96,15 +114,6 @@ async def remove(parts: Parts, webhook: WebhookRef, me: Principal) -> None:
     """Remove a webhook, with what waits for it."""
     await parts.webhooks.remove(webhook, me)
     acted_on(about=webhook)
-
-
-async def _decided(parts: Parts, me: Principal) -> None:
-    """Refuse what a session asks by itself: where its mail is told is for its owner to decide."""
-    if parts.sessions.of(me.uid) is not None and not me.allows(Scope.GRANT):
-        raise Forbidden(
-            "a webhook of a session is its owner's to decide",
-            remedy=f"its owner: postroom webhooks add URL --for @{me.nick}",
-        )
 
 
 async def _owner(parts: Parts, ref: str, me: Principal) -> str:
