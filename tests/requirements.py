@@ -116,6 +116,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("The post office", "docs/security.md#what-an-agent-may-not-do-alone"): {
         "acts-by-owner": "What an agent may not do alone is asked of its owner, once however often it is asked for, and done in its name when that is allowed, over SIGKILL; denied, or unanswered for seven days, it is not done, and the agent is told.",
+        "acts-of-agents": "A grant, an answer to who asks for one, being reached by all again and a webhook wait for the owner of the session, worker or program that asks, by API, MCP or a worker's door; what is done is for whom it was asked, and taking back waits for nobody.",
         "acts-owner-alone": "Who owns an agent sees exactly what would be done, and alone allows it; no rule, no autonomy, no sidecar and no other key does, and nobody else learns of it without operating.",
     },
     ("Tasks", "docs/architecture.md#tasks"): {

@@ -25,7 +25,7 @@ USUALLY = (
 )
 FURTHER = (
     *("register", "get_agent_capabilities", "set_capabilities", "message_status"),
-    "rotate_api_key",
+    *("rotate_api_key", "authorize", "list_authorizations", "revoke_authorization", "set_webhook"),
 )
 
 
@@ -35,7 +35,7 @@ def listed(which: str) -> str:
     return json.dumps(tools, separators=(",", ":"))
 
 
-def test_twelve_tools_are_for_everybody_and_five_more_for_who_asks():
+def test_twelve_tools_are_for_everybody_and_nine_more_for_who_asks():
     assert [tool.name for tool in offered(USUAL)] == [f"a2a_{name}" for name in USUALLY]
     assert {tool.name for tool in offered(ALL)} == {f"a2a_{name}" for name in (*USUALLY, *FURTHER)}
 

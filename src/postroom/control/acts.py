@@ -56,7 +56,7 @@ FAILED = "act-failed"
 class AwaitsOwner(Exception):
     """An act waits for the owner of who has asked for it; `shown` is the answer."""
 
-    def __init__(self, shown: shapes.Asked) -> None:
+    def __init__(self, shown: shapes.OwnerAsked) -> None:
         super().__init__(shown["text"])
         self.shown = shown
 

@@ -18,7 +18,7 @@ from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused
 from postroom.protocol import shapes
 from postroom.protocol.ids import ID_PREFIX, UID, check_address, only_one
 from postroom.protocol.limits import MAX_ASKED_OF, MAX_GRANTS, MAX_REASON
-from postroom.protocol.principal import KEY, Principal, Scope
+from postroom.protocol.principal import Principal, Scope
 from postroom.store.agents import Party
 from postroom.store.database import Database, Store
 from postroom.store.grants import Admission, GrantRequestRow, GrantRow, Reached
@@ -46,6 +46,22 @@ class Wanted:
         """The scopes as a row has them; without any it is messages."""
         named = self.scopes or (GrantScope.MESSAGE,)
         return " ".join(scope.value for scope in GrantScope if scope in named)
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """Whom somebody means to let in.
+
+    Attributes:
+        granter: uid; `granter_nick` is for people.
+        grantee: the reference that means the same later: a uid, or of another organisation perhaps `@nick.org`.
+        called: the grantee for people, without `@`.
+    """
+
+    granter: str
+    granter_nick: str
+    grantee: str
+    called: str
 
 
 class Grants:
@@ -151,6 +167,18 @@ class Grants:
         self._cut(granters, grantees)
         return (await self._database.read(lambda store: _shown_all(store, [row], now)))[0]
 
+    async def meant(self, me: Principal, grantee: str, granter: str = "") -> Meant:
+        """Whom `me` means to let in, before it is done. Raises as `allow`, but where `me` may not do it alone."""
+
+        def find(store: Store) -> Meant:
+            whose = self._granter(store, me, granter, look=True)
+            who, called = self._grantee(store, me, whose, grantee)
+            parties = store.agents.parties([whose, who])
+            ref = who if not called or UID.fullmatch(called) else f"@{called}"
+            return Meant(whose, parties[whose].nick, ref, called or parties[who].nick)
+
+        return await self._database.read(find)
+
     # ── asking ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def ask(
@@ -197,6 +225,14 @@ class Grants:
             return _requests(store, sorted(kept, key=lambda row: row.asked_at, reverse=True))
 
         return await self._database.read(read)
+
+    async def requested(self, me: Principal, request: str) -> shapes.GrantRequest:
+        """One request to `me`. Raises NotFound."""
+
+        def find(store: Store) -> shapes.GrantRequest:
+            return _requests(store, [self._request(store, me, request)])[0]
+
+        return await self._database.read(find)
 
     async def answer(
         self, me: Principal, request: str, wanted: Wanted, *, allow: bool
@@ -374,9 +410,8 @@ class Grants:
 
 
 def check_giver(me: Principal) -> None:
-    """Raise Forbidden unless `me` may let others in by itself: people may, and programs with the scope `grant`."""
-    person = me.kind == "human" and me.method == KEY
-    if not person and not me.allows(Scope.ADMIN):
+    """Raise Forbidden unless `me` may let others in by itself."""
+    if not me.is_free:
         me.require(Scope.GRANT)
 
 

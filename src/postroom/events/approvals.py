@@ -152,7 +152,7 @@ def views(store: Store, rows: Sequence[ApprovalRow]) -> list[ApprovalView]:
 
 def concerned(store: Store, uid: str) -> set[str]:
     """The agents whose approvals concern one: itself, and those that it owns."""
-    return {uid, *store.agents.owned(uid), *store.sessions.owned(uid)}
+    return {uid, *store.grants.owned(uid)}
 
 
 def uid_of(said: Mapping[str, Any]) -> str:

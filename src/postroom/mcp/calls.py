@@ -183,6 +183,16 @@ class Calls:
     async def _a2a_rotate_api_key(self) -> Said:
         return Said(said.code(await self._room.offer_key(), "your new key"))
 
+    async def _a2a_authorize(self, agent: str, **fields: Any) -> Said:
+        made = await self._room.allow(agent, **fields)
+        return Said(said.asked(made) or said.grants([made]))
+
+    async def _a2a_list_authorizations(self) -> Said:
+        return Said(said.grants(await self._room.grants(), await self._room.grant_requests()))
+
+    async def _a2a_revoke_authorization(self, grant: str) -> Said:
+        return Said(said.grants([await self._room.revoke_grant(grant)]))
+
     async def _a2a_set_webhook(self, **fields: Any) -> Said:
         made = await self._room.add_webhook(**fields)
         return Said(said.asked(made) or said.webhook(made))

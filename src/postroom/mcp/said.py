@@ -10,6 +10,8 @@ from postroom.protocol.frame import message, quoted
 from postroom.protocol.parts import whole_text
 from postroom.protocol.shapes import (
     Artifact,
+    Grant,
+    GrantRequest,
     KeyCode,
     Listed,
     Mail,
@@ -87,7 +89,28 @@ def asked(answer: Mapping[str, Any]) -> str:
     """That an agent's owner is asked; "" for an answer that says that it is done."""
     if "approval" not in answer:
         return ""
-    return f"{one_line(answer['text'], 200)} (approval {answer['approval']}, until {answer['expires_at']}). You get mail."
+    text, until = one_line(answer["text"], 200), answer["expires_at"]
+    return f"{text} (approval {answer['approval']}, until {until}). You get mail."
+
+
+def grants(found: Sequence[Grant], requests: Sequence[GrantRequest] = ()) -> str:
+    """Who has let in whom, and who asks for it; a reason stands behind a bar."""
+    lines = []
+    for each in found[:MOST_AGENTS]:
+        until = f" until {each['expires_at']}" if each["expires_at"] else ""
+        lines.append(
+            f"{each['id']}: {who(each['granter'])} has let in {who(each['grantee'])} for {', '.join(each['scopes'])}"
+            f"{until} ({each['state']})"
+        )
+    if len(found) > MOST_AGENTS:
+        lines.append(f"{len(found) - MOST_AGENTS} more.")
+    for asked in requests[:MOST_AGENTS]:
+        scopes = ", ".join(asked["scopes"])
+        lines.append(
+            f"{who(asked['grantee'])} asks {who(asked['granter'])} to be let in for {scopes}"
+        )
+        lines += [quoted(one_line(asked["reason"], DESCRIPTION))] if asked["reason"] else []
+    return "\n".join(lines) or "Nobody is let in."
 
 
 def webhook(made: Webhook) -> str:

@@ -99,6 +99,8 @@ class Tool(NamedTuple):
         for field, words in self.fields.items():
             kind, help_ = known[field]
             values = {"enum": list(choices[field])} if field in choices else {}
+            if values and kind == "list":
+                values = {"items": {"type": "string", **values}}
             told = {"description": words or help_} if words or help_ else {}
             yield named.get(field, field), {"type": _TYPES[kind], **values, **told}
         for name, own in self.own.items():
@@ -315,20 +317,51 @@ _FURTHER = (
 
 _OWNERS = (
     Tool(
+        "a2a_authorize",
+        "Let an agent in: it may then reach you, also from another organisation. Your owner is asked first: it counts "
+        "when they allow it.",
+        "grants.allow",
+        {
+            "grantee": "@nick, @nick.org or uid",
+            "scopes": "Without it: message.",
+            "expires_in": "Seconds; without it for ever.",
+        },
+        {"agent": "grantee"},
+        usual=False,
+    ),
+    Tool(
+        "a2a_list_authorizations",
+        "List whom you have let in and who has let you in, with the id of each grant, and who asks you to be let in.",
+        "grants.list",
+        also=("grants.requests",),
+        looks=True,
+        usual=False,
+    ),
+    Tool(
+        "a2a_revoke_authorization",
+        "Take back that an agent is let in. It counts from its next message on.",
+        "grants.revoke",
+        {"grant": "Id of the grant, or the agent that it lets in."},
+        ends=True,
+        usual=False,
+    ),
+    Tool(
         "a2a_set_webhook",
-        "Have a URL told what happens to you. Your owner is asked first: it counts when they allow it, and no secret is in "
-        "the answer.",
+        "Have a URL told what happens to you. Your owner is asked first: it counts when they allow it, and no secret "
+        "is in the answer.",
         "webhooks.add",
         {
             "url": "An https URL.",
-            "events": "Of message.received, receipt, task, approval; without it message.received.",
+            "events": "Without it: message.received.",
         },
         usual=False,
     ),
 )
 """What an agent may not do alone."""
 
-TOOLS: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in (*_TOOLS, *_FURTHER, *_OWNERS)})
+TOOLS: Mapping[str, Tool] = MappingProxyType(
+    {tool.name: tool for tool in (*_TOOLS, *_FURTHER, *_OWNERS)}
+)
 """All of them, by name."""
 
 
@@ -369,11 +402,16 @@ def _check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
         return  # some clients send what was left out as null
     if not isinstance(value, _PYTHON[kind]) or (isinstance(value, bool) and kind != "boolean"):
         raise InvalidInput(f"{name} has to be of the type {kind}")
-    if "enum" in schema and value not in schema["enum"]:
-        raise InvalidInput(f"{name} has to be one of {', '.join(schema['enum'])}")
+    for each, of in ((value, schema), *((item, schema.get("items", {})) for item in _items(value))):
+        if "enum" in of and each not in of["enum"]:
+            raise InvalidInput(f"{name} has to be one of {', '.join(of['enum'])}")
     if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
         bounds = [str(schema[at]) for at in ("minimum", "maximum") if at in schema]
         raise InvalidInput(f"{name} is out of its bounds: {' to '.join(bounds)}")
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def offered(which: str) -> list[Tool]:

@@ -72,8 +72,8 @@ class Principal:
 
     @property
     def is_free(self) -> bool:
-        """Whether it does by itself what an agent's owner is asked for: people, and who has the scope `grant`."""
-        return self.kind == "human" or Scope.GRANT in self.scopes
+        """Whether it does by itself what an agent's owner is asked for: people, and who has `grant` or administers."""
+        return self.kind == "human" or not self.scopes.isdisjoint((Scope.GRANT, Scope.ADMIN))
 
     def allows(self, scope: Scope) -> bool:
         """Whether this principal may do what needs `scope`."""

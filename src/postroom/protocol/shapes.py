@@ -840,7 +840,7 @@ class Approval(TypedDict):
     became: NotRequired[Became]
 
 
-class Asked(TypedDict):
+class OwnerAsked(TypedDict):
     """An agent may not do alone what it has asked for: its owner `of` is asked, and `approval` is the id of that."""
 
     approval: str

@@ -86,9 +86,6 @@ _OUTSIDE = prepared(
         agents.c.kind.in_(("external", "service")), agents.c.retired_at.is_(None)
     )
 )
-_OWNED = prepared(
-    select(agents.c.uid).where(agents.c.owner == bindparam("owner"), agents.c.retired_at.is_(None))
-)
 _SEEN = prepared(update(agents).where(agents.c.uid == bindparam("who")))
 
 _own = select(agents.c.uid)
@@ -200,10 +197,6 @@ class AgentStore:
     def outside(self) -> list[str]:
         """The uids of the agents that Postroom does not run, people aside."""
         return self._session.column(_OUTSIDE)
-
-    def owned(self, owner: str) -> list[str]:
-        """The uids of the agents that belong to a person, but for the sessions in their terminals."""
-        return self._session.column(_OWNED, owner=owner)
 
     def rename_agent(self, uid: str, nick: str, skeleton: str) -> bool:
         """Give an agent another nick, which must be free; False if it is retired, or does not exist."""

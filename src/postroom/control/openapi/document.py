@@ -159,7 +159,7 @@ def _body(operation: Operation, schemas: Schemas) -> dict[str, Any]:
 
 def _answers(operation: Operation, schemas: Schemas) -> dict[str, Any]:
     given = operation.answers or (_annotated(operation),)
-    given += (Answer(202, shapes.Asked),) if operation.by_owner else ()
+    given += (Answer(202, shapes.OwnerAsked),) if operation.by_owner else ()
     return {
         str(answer.status): _answer(answer, schemas, empty=operation.method == "HEAD")
         for answer in given

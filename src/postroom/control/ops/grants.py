@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from postroom.control.acts import by_owner
 from postroom.control.bodies import (
     AdmissionBody,
     GrantAnswerBody,
@@ -16,9 +17,10 @@ from postroom.control.bodies import (
 )
 from postroom.control.in_flight import acted_on
 from postroom.control.ops.keys import Ended, expiry
-from postroom.control.ops.table import Operations
+from postroom.control.ops.table import STORING, Operations
 from postroom.control.parameters import Ref
 from postroom.control.parts import Parts
+from postroom.directory.grants import GrantScope
 from postroom.directory.letting_in import Wanted
 from postroom.errors import Conflict, NotFound, Refused
 from postroom.protocol import answers, shapes
@@ -54,16 +56,32 @@ async def list_(
     return {"grants": await parts.grants.listed(me, agent, ended=ended), "next": None}
 
 
-@operations.post("/v1/grants", Scope.SEND, status=201, door=True, fails=(NotFound, Refused))
+@operations.post(
+    "/v1/grants",
+    Scope.SEND,
+    status=201,
+    door=True,
+    by_owner=True,
+    fails=(NotFound, Refused, *STORING),
+)
 async def allow(parts: Parts, body: GrantBody, me: Principal) -> shapes.Grant:
     """Let an agent in.
 
     It may then reach the caller, or `granter`, which is an agent of the caller's; who administers may for any. A
     person lets in for all agents that belong to them. An agent of another organisation is named `@nick.org`, or by its
     uid; the answer is the same whether there is one. It takes the place of what the same agent was let in for before.
-    A program needs the scope `grant`.
+    Of a program without the scope `grant` its owner is asked (202).
     """
     wanted = Wanted(body.scopes, expiry(body.expires_in))
+    if not me.is_free:
+        meant = await parts.grants.meant(me, body.grantee, body.granter)
+        given = {
+            "grantee": meant.grantee,
+            "granter": meant.granter,
+            **_until(wanted, body.expires_in),
+        }
+        words = f"let @{meant.called} in to @{meant.granter_nick} {_for(wanted, body.expires_in)}"
+        await by_owner(parts, me, "grants.allow", given, words)
     made = await parts.grants.allow(me, body.grantee, wanted, body.granter)
     acted_on(about=made["id"])
     return made
@@ -107,17 +125,26 @@ async def ask(parts: Parts, body: GrantRequestBody, me: Principal) -> answers.As
     "/v1/grants/requests/{asked}",
     Scope.SEND,
     door=True,
-    fails=(NotFound, Conflict, Refused),
+    by_owner=True,
+    fails=(NotFound, Conflict, Refused, *STORING),
 )
 async def answer(
     parts: Parts, asked: RequestRef, body: GrantAnswerBody, me: Principal
 ) -> shapes.GrantRequest:
     """Answer who asks to be let in.
 
-    The first answer counts; 409 says who gave it. Allowed, it becomes a grant.
+    The first answer counts; 409 says who gave it. Allowed, it becomes a grant; of a program without the scope `grant`
+    its owner is asked (202).
     """
-    wanted = Wanted(body.scopes, expiry(body.expires_in))
-    done = await parts.grants.answer(me, asked, wanted, allow=body.decision == "allowed")
+    wanted, allow = Wanted(body.scopes, expiry(body.expires_in)), body.decision == "allowed"
+    if allow and not me.is_free:
+        request = await parts.grants.requested(me, asked)
+        for_ = Wanted(body.scopes or [GrantScope(each) for each in request["scopes"]])
+        given = {"asked": request["id"], "decision": "allowed", **_until(for_, body.expires_in)}
+        who, whose = request["grantee"]["nick"], request["granter"]["nick"]
+        words = f"let @{who} in to @{whose}, as it has asked, {_for(for_, body.expires_in)}"
+        await by_owner(parts, me, "grants.answer", given, words)
+    done = await parts.grants.answer(me, asked, wanted, allow=allow)
     acted_on(about=done["id"])
     return done
 
@@ -131,13 +158,18 @@ async def only(parts: Parts, me: Principal, agent: Ref = "") -> shapes.GrantsOnl
     return await parts.grants.only(me, agent)
 
 
-@operations.put("/v1/grants/only", Scope.SEND, door=True, fails=(NotFound,))
+@operations.put("/v1/grants/only", Scope.SEND, door=True, by_owner=True, fails=(NotFound, *STORING))
 async def set_only(parts: Parts, body: GrantsOnlyBody, me: Principal) -> shapes.GrantsOnly:
     """Say whether an agent is reached by grants alone.
 
     It is the caller, or an agent of the caller's. To be reached by all again is said by a person, or by a program with
-    the scope `grant`.
+    the scope `grant`; of any other its owner is asked (202).
     """
+    if not body.grants_only and not me.is_free:
+        agent = (await parts.grants.only(me, body.agent))["agent"]
+        given = {"grants_only": False, "agent": agent["uid"]}
+        words = f"have @{agent['nick']} reached by everybody of the organisation"
+        await by_owner(parts, me, "grants.set_only", given, words)
     done = await parts.grants.only(me, body.agent, body.grants_only)
     acted_on(about=done["agent"]["uid"])
     return done
@@ -166,6 +198,17 @@ async def admit(parts: Parts, body: AdmissionBody) -> shapes.Admission:
         )
 
     return _shown(await parts.grants.admission(change))
+
+
+def _until(wanted: Wanted, seconds: float | None) -> dict[str, Any]:
+    """The fields of what is let in for, and how long, as they are asked for."""
+    return {"scopes": wanted.words.split(), "expires_in": seconds}
+
+
+def _for(wanted: Wanted, seconds: float | None) -> str:
+    """The same for a person."""
+    until = "for ever" if seconds is None else f"for {seconds / 86400.0:.4g} days from then"
+    return f"for {', '.join(wanted.words.split())}, {until}"
 
 
 def _shown(admission: Admission) -> shapes.Admission:
