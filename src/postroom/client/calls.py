@@ -46,12 +46,12 @@ def json_object(text: str | bytes, what: str) -> dict[str, Any]:
 
 
 def name_of(ref: str) -> str:
-    """A nick, uid or project as a path segment, without its `@` or `#`.
+    """An address, uid or project as a path segment, without its `@` or `#`.
 
     Raises:
         InvalidName: it is malformed, so it must not stand in a path.
     """
-    return check_name(ref.removeprefix("@").removeprefix("#"))
+    return check_address(ref.removeprefix("@").removeprefix("#"))
 
 
 def _org(name: str) -> str:

@@ -151,10 +151,10 @@ class Base:
         await self.approval_clerk.sweep()
 
     async def uid_of(self, ref: str) -> str:
-        """The uid of `ref`, also of a retired agent; "" for ""."""
+        """The uid of `ref`, also of a retired agent and of those of other organisations; "" for ""."""
         if not ref or UID.fullmatch(ref):
             return ref
-        return (await self.directory.resolve(ref)).uid
+        return (await self.directory.known(ref)).uid
 
 
 async def open_base(

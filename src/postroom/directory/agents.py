@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from postroom.directory.grants import split
 from postroom.errors import InvalidInput, InvalidName, NameTaken, NotFound, UnknownRecipient
 from postroom.protocol.blobs import PREFIX, named_in, sha256_of
 from postroom.protocol.content import Content
@@ -17,6 +18,7 @@ from postroom.protocol.parts import TEXT, check_takes, kind_of
 from postroom.settings import DEFAULT_ORG
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
+from postroom_a2a.text import one_line
 
 KINDS = ("human", "worker", "external", "service")
 
@@ -110,6 +112,10 @@ class Directory:
         """
         return await self._database.point(lambda store: resolve(store, self.org, ref))
 
+    async def known(self, ref: str) -> Agent:
+        """As `resolve`, also an agent of another organisation (`@nick.org`, uid) that a grant ties to this one."""
+        return await self._database.point(lambda store: known(store, self.org, ref))
+
     async def get(self, uid: str) -> Agent:
         """The agent with that uid, retired or not."""
         agent = await self._database.point(lambda store: store.agents.agent_by_uid(uid))
@@ -158,8 +164,35 @@ def resolve(store: Store, org: str, ref: str) -> Agent:
     else:
         agent = store.agents.agent_by_nick(org, ref.removeprefix("@"))
     if agent is None or agent.retired or agent.org != org:
-        raise UnknownRecipient(f"nobody is called {ref!r}", remedy="postroom agents lists all")
+        raise unknown(ref)
     return agent
+
+
+def known(store: Store, org: str, ref: str) -> Agent:
+    """As `resolve`, also an agent of another organisation that a grant, also an ended one, ties to this one.
+
+    That an agent exists there which is not tied to this one nobody is told.
+    """
+    nick, named = split(ref)
+    if UID.fullmatch(ref):
+        agent = store.agents.anywhere(ref)
+    elif named not in ("", org):
+        found = store.grants.reached(org=named, nick=nick)
+        agent = found.agent if found is not None else None
+    else:
+        return resolve(store, org, nick)
+    if agent is not None and agent.org == org:
+        return resolve(store, org, ref)
+    if agent is None or not store.agents.related([agent.uid]):
+        raise unknown(ref)
+    return agent
+
+
+def unknown(ref: str) -> UnknownRecipient:
+    """The error for an address that nobody has."""
+    return UnknownRecipient(
+        f"nobody is called {one_line(ref, 80)!r}", remedy="postroom agents lists all"
+    )
 
 
 def rename(store: Store, agent: Agent, nick: str) -> Agent:

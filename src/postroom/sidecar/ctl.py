@@ -10,7 +10,7 @@ from typing import Any
 from postroom.errors import InvalidInput, PostroomError, ProtocolViolation
 from postroom.observe import get_logger
 from postroom.protocol.content import Content
-from postroom.protocol.ids import CONTROL_PLANE, UID, check_name, is_uid
+from postroom.protocol.ids import CONTROL_PLANE, UID, check_address, is_uid
 from postroom.protocol.limits import MAX_LIST
 from postroom.sidecar.a2a.changes import Page, TaskChange
 from postroom.sidecar.adapters import Sender
@@ -187,16 +187,17 @@ class DirectoryClient:
         self._known: OrderedDict[str, tuple[float, Sender]] = OrderedDict()
 
     async def uid_of(self, address: str) -> str:
-        """The uid behind `@nick`, or a uid as it is.
+        """The uid behind `@nick` or `@nick.org`, or a uid as it is.
 
         Raises:
-            UnknownRecipient: no agent has that nick.
+            UnknownRecipient: no agent of the organisation has that nick.
+            NotLetIn: there is no such agent in another one, or it has not let this worker in.
         """
         if UID.fullmatch(address):
             return address
         if not address.startswith("@"):
             raise InvalidInput(f"{address[:80]!r} is not an address", remedy="use @nick or a uid")
-        check_name(address[1:], "nick")
+        check_address(address[1:])
         return (await self._lookup(address)).uid
 
     async def describe(self, uid: str) -> Sender:

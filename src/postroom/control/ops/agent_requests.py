@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from postroom.control.ops.table import Operations
 from postroom.control.parts import Parts
+from postroom.directory.grants import GrantScope, reach, split
 from postroom.directory.search import bounded
 from postroom.errors import Forbidden, InvalidInput
 from postroom.identity import jwt
@@ -24,15 +26,20 @@ operations = Operations()
 
 
 @operations.ask("agents.resolve", Scope.READ)
-async def resolve(parts: Parts, ref: Words = "") -> dict[str, Any]:
-    """Who has a nick or a uid."""
-    return _shown(await parts.directory.resolve(ref))
+async def resolve(parts: Parts, me: Principal, ref: Words = "") -> dict[str, Any]:
+    """Who has a nick or a uid, or the address of an agent of another organisation that has let the asker in."""
+    named = split(ref)[1]
+    if named in ("", me.org):
+        return _shown(await parts.directory.known(ref), me.org)
+    now, scope = time.time(), GrantScope.MESSAGE
+    found = await parts.database.point(lambda store: reach(store, me.org, me.uid, ref, scope, now))
+    return _shown(found.agent, me.org)
 
 
 @operations.ask("agents.list", Scope.READ)
 async def list_(parts: Parts) -> dict[str, Any]:
     """Everybody with an address."""
-    return {"agents": [_shown(agent) for agent in await parts.directory.all()]}
+    return {"agents": [_shown(agent, agent.org) for agent in await parts.directory.all()]}
 
 
 @operations.ask("cards.find", Scope.READ)
@@ -76,8 +83,8 @@ async def renew(parts: Parts, me: Principal, connection: str) -> dict[str, Any]:
     return {"jwt": token, "expires_at": jwt.decode(token)["exp"]}
 
 
-def _shown(agent: Agent) -> dict[str, Any]:
-    return {"uid": agent.uid, "nick": agent.nick, "kind": agent.kind, "org": agent.org}
+def _shown(agent: Agent, org: str) -> dict[str, Any]:
+    return {**agent.party_in(org).as_json(), "org": agent.org}
 
 
 def _newest(found: list[Any]) -> list[Any]:

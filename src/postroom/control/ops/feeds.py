@@ -129,7 +129,7 @@ async def stream(
     if project:
         feed = posts_of(parts.changes, parts.office, check_name(project, "project"))
     else:
-        other = (await parts.directory.resolve(chat)).uid
+        other = (await parts.directory.known(chat)).uid
         feed = ChatFeed(parts.changes, parts.office, me.uid, other)
     return streamed(feed, after)
 

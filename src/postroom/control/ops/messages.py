@@ -115,7 +115,7 @@ async def chat(
     parts: Parts, ref: AgentRef, me: Principal, limit: Limit = 50, before: Before = 0
 ) -> answers.Mails:
     """Read the messages between the caller and an agent, the oldest first."""
-    other = await parts.directory.resolve(ref)
+    other = await parts.directory.known(ref)
     found = await parts.office.chat(me.uid, other.uid, limit=limit, before=before)
     older = next_page(found[::-1], limit, lambda mail: mail.seq)
     return {"messages": [mail.as_json() for mail in found], "next": older}
