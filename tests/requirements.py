@@ -99,6 +99,15 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("The post office", "docs/operating.md#limits-of-callers"): {
         "post-pair-limits": "To an agent that is reached by grants alone, or is of another organisation, each sender has a rate, each message a size, and what waits a number; what is more is refused with when to come again, and what was sent before under the same key is not.",
     },
+    ("The post office", "docs/architecture.md#between-organisations"): {
+        "across-both-halves": "People, workers and programs of two organisations write to each other as `@nick.org` where one has let the other in: each organisation has its half of the conversation with files, receipts, threads and answers, in the order in which it was sent.",
+        "across-kills": "A message to another organisation is in the log of each once, or refused, whatever is killed between two steps; a repeat under its key is answered; a restart or a rebuild of either sends nothing twice.",
+        "across-waits": "A message waits for an organisation that is not open and for an inbox that is full, and people are told; it expires as others do, and is dead with its organisation's removal.",
+    },
+    ("The post office", "docs/security.md#organisations"): {
+        "across-ambiguous": "Who is not let in gets one answer about every agent of other organisations, whether it exists or not, however it is named.",
+        "across-workers": "A message that a worker stores itself for an agent which has not let it in ends as one to nobody; one that is let in arrives.",
+    },
     ("The post office", "docs/operating.md#retention"): {
         "post-key-once": "One key from one sender to one recipient is one message, however many send it at once and whatever is killed meanwhile; for a year after it was given up a send under its key is refused with the day on which it was sent.",
     },

@@ -133,6 +133,7 @@ async def two(*, opened: bool = True, **bounds: int) -> AsyncGenerator[Two]:
         yield Two(home, acme, await home.agent("alice"), await acme.agent("bob"))
 
 
+@pytest.mark.requirement("across-both-halves")
 async def test_a_message_to_who_has_let_its_sender_in_is_in_both_organisations_under_one_id() -> (
     None
 ):
@@ -188,6 +189,7 @@ async def test_a_reply_needs_no_grant_and_answers_the_message_in_both_organisati
         assert reply.thread == sent.thread
 
 
+@pytest.mark.requirement("across-ambiguous")
 async def test_who_is_not_let_in_is_told_the_same_as_for_nobody() -> None:
     async with two() as they:
         said = []
@@ -216,6 +218,7 @@ async def test_only_a_message_of_the_recipient_to_the_sender_is_answered_without
             await they.home.office.send(they.alice.uid, "@bob.acme", "mine", reply_to=sent.id)
 
 
+@pytest.mark.requirement("across-workers")
 async def test_a_worker_that_is_not_let_in_has_its_message_dead_as_to_nobody() -> None:
     async with two() as they:
         worker = await they.home.worker("builder")
@@ -233,6 +236,7 @@ async def test_a_worker_that_is_not_let_in_has_its_message_dead_as_to_nobody() -
         assert [mail.id for mail in await they.acme.all_mail()] == [taken.id]
 
 
+@pytest.mark.requirement("across-waits")
 async def test_a_message_waits_for_an_organisation_that_is_not_open() -> None:
     async with two(opened=False) as they:
         await they.acme.lets_in(they.bob, they.alice)
@@ -250,6 +254,7 @@ async def test_a_message_waits_for_an_organisation_that_is_not_open() -> None:
         assert [mail.id for mail in came] == [mail.id for mail in sent]
 
 
+@pytest.mark.requirement("across-kills")
 async def test_a_restart_of_either_organisation_repeats_nothing_and_loses_nothing() -> None:
     async with two(opened=False) as they:
         await they.acme.lets_in(they.bob, they.alice)
