@@ -108,6 +108,10 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "across-ambiguous": "Who is not let in gets one answer about every agent of other organisations, whether it exists or not, however it is named.",
         "across-workers": "A message that a worker stores itself for an agent which has not let it in ends as one to nobody; one that is let in arrives.",
     },
+    ("The post office", "docs/a2a.md#callers-of-another-organisation"): {
+        "guest-tasks": "Who is let in from another organisation gives an agent tasks with files, at its A2A address or by its own API, follows, answers, cancels and retries them by their ids, and is shown by its address; with the grant end streams, waits and pushes, and what was accepted stays.",
+        "guest-learns-nothing": "Who is not let in is answered alike at every A2A method, whatever exists: for nobody, no grant, another scope, an ended grant; of other tasks and agents there a guest learns nothing.",
+    },
     ("The post office", "docs/operating.md#retention"): {
         "post-key-once": "One key from one sender to one recipient is one message, however many send it at once and whatever is killed meanwhile; for a year after it was given up a send under its key is refused with the day on which it was sent.",
     },

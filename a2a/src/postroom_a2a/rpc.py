@@ -13,6 +13,7 @@ from postroom_a2a.errors import (
     Conflict,
     ContentNotTaken,
     EnvironmentFault,
+    Forbidden,
     InvalidInput,
     NotFound,
     PeerError,
@@ -87,8 +88,10 @@ class RpcError(Exception):
             code = Code.UNSUPPORTED_OPERATION
         elif isinstance(error, Refused):
             code = Code.SERVER_BUSY
+        elif isinstance(error, Forbidden):
+            code = Code.INVALID_REQUEST
         made = cls(code, str(error), postroom=error.code)
-        if isinstance(error, EnvironmentFault | PeerError | StreamFull):
+        if isinstance(error, EnvironmentFault | Forbidden | PeerError | StreamFull):
             made.fault = error
         return made
 

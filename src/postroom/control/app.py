@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from postroom.audit import AuditLog
@@ -81,6 +81,7 @@ class Installation:
         takers: what the agents of each open organisation take.
         blobs: the blobs of each open organisation.
         pairs: how much one agent may send to another; shared, as they are.
+        opened: the `control.parts.Parts` of each open organisation, for what crosses from one to another.
     """
 
     settings: Settings
@@ -105,6 +106,7 @@ class Installation:
     blobs: dict[str, BlobService] = field(default_factory=dict)
     databases: dict[str, Database] = field(default_factory=dict)
     pairs: PairLimits = field(default_factory=PairLimits)
+    opened: dict[str, Any] = field(default_factory=dict)
 
     @property
     def metrics(self) -> Metrics:

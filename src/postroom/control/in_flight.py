@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -57,15 +57,26 @@ def came_by() -> Door:
     return Door.CLI if said.startswith(CLI_AGENT.encode()) else Door.API
 
 
+def stands_on(granter: str, grantees: Collection[str]) -> None:
+    """Say that the running request goes on as long as `granter` lets in one of `grantees` (uids)."""
+    request = _current.get()
+    if request is not None:
+        request.granter, request.grantees = granter, frozenset(grantees)
+
+
 class Request:
     """One running request.
 
     Attributes:
         limit: ends it, where it only reads; None where it may change something.
         stream: it counts as an open stream of its key.
+        granter, grantees: whose grants it stands on; "" for none.
     """
 
-    __slots__ = ("_timer", "cut_off", "key", "limit", "scope", "started", "stream")
+    __slots__ = (
+        *("_timer", "cut_off", "grantees", "granter", "key", "limit", "scope", "started"),
+        "stream",
+    )
 
     def __init__(self, scope: Scope, limit: asyncio.Timeout | None) -> None:
         self.scope = scope
@@ -74,6 +85,8 @@ class Request:
         self.started = False
         self.cut_off = False
         self.stream = False
+        self.granter = ""
+        self.grantees: frozenset[str] = frozenset()
         self._timer: asyncio.TimerHandle | None = None
 
     def cut(self) -> None:
@@ -162,6 +175,12 @@ class InFlight:
             if request is not current:  # who replaces a key gets its answer
                 request.cut()
 
+    def cut_grants(self, granters: Collection[str], grantees: Collection[str]) -> None:
+        """End all requests that stand on a grant of one of `granters` to one of `grantees`."""
+        for request in [each for of_key in self._of_key.values() for each in of_key]:
+            if request.granter in granters and not request.grantees.isdisjoint(grantees):
+                request.cut()
+
 
 _current: ContextVar[Request | None] = ContextVar("request", default=None)
 
@@ -204,6 +223,7 @@ class Guard:
             request.started = True
             await send(message)
 
+        current = _current.set(request)
         try:
             async with limit:
                 await serve(scope, receive, note)
@@ -213,6 +233,7 @@ class Guard:
             if not request.started:
                 await refused(scope, receive, send)
         finally:
+            _current.reset(current)
             self._in_flight.leave(request)
 
     async def _socket(

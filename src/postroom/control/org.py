@@ -263,7 +263,7 @@ async def _open_parts(
         remote_work=remote,
         tasks=tasks,
         reports=reports,
-        assigner=TaskAssigner(tasks, requests, base.directory, search),
+        assigner=TaskAssigner(tasks, requests, base.directory, search, base.database),
         retries=TaskRetries(tasks, base.database),
         rotation=Rotation(
             trust, installation.host, accounts, renew_edge, sign=partial(_sign_anew, base)
@@ -272,7 +272,13 @@ async def _open_parts(
         audit=await _open_audit(base, stack),
         terminals=terminals,
         iam=iam,
-        grants=Grants(base.database, trust.org, installation.decisions, installation.databases.get),
+        grants=Grants(
+            base.database,
+            trust.org,
+            installation.decisions,
+            installation.databases.get,
+            in_flight.cut_grants,
+        ),
         pushes=pushes,
         webhooks=webhooks,
         gate=Gate(
@@ -291,6 +297,8 @@ async def _open_parts(
     stack.push_async_callback(services.close)
     installation.databases[trust.org] = base.database
     stack.callback(installation.databases.pop, trust.org, None)
+    installation.opened[trust.org] = parts
+    stack.callback(installation.opened.pop, trust.org, None)
     return parts
 
 

@@ -73,14 +73,18 @@ class Gate:
             self.stream(scope)
         return principal
 
-    async def caller(self, scope: AsgiScope) -> Principal:
-        """Who has sent a request, whatever it asks for; counts it. Raises Unauthorized, Refused."""
+    async def caller(self, scope: AsgiScope, *, guests: bool = False) -> Principal:
+        """Who has sent a request, whatever it asks for; counts it. Raises Unauthorized, Refused.
+
+        Args:
+            guests: callers of other organisations may come.
+        """
         principal: Principal | None = scope.get(PRINCIPAL)
         if principal is None:
-            principal = scope[PRINCIPAL] = await self._resolve(scope)
+            principal = scope[PRINCIPAL] = await self._resolve(scope, guests=guests)
         if REQUEST in scope:
             self.entered(scope[REQUEST], principal)
-        if principal.method != DOOR:
+        if principal.method != DOOR and not principal.guest:
             self.called(principal.uid)
         return principal
 
@@ -101,13 +105,13 @@ class Gate:
         if REQUEST in scope:
             self.streaming(scope[REQUEST])
 
-    async def _resolve(self, scope: AsgiScope) -> Principal:
+    async def _resolve(self, scope: AsgiScope, *, guests: bool) -> Principal:
         if WORKER in scope:
             return await self._worker(scope[WORKER], digest(_bearer(scope)))
         comer, token = self._comer(scope)
         self.limits.begin(comer)
         try:
-            principal = await self.iam.resolve(token)
+            principal = await self.iam.resolve(token, guests=guests)
         except Unauthorized:
             await self._failed(comer)
             raise

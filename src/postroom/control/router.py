@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, cast
 
 from pydantic import TypeAdapter
@@ -17,10 +17,11 @@ from starlette.responses import Response, StreamingResponse
 
 from postroom.control.acts import AwaitsOwner
 from postroom.control.bodies import read_json
-from postroom.control.http_protocol import ABANDONED
+from postroom.control.http_protocol import ABANDONED, PRINCIPAL
 from postroom.control.ops.table import OF_API, REST, SOCKET, Operation
 from postroom.control.org_router import ROUTE, STREAMED, Receive, Scope, Send, refuse, told
 from postroom.control.principals import Gate
+from postroom.control.visits import as_guest, hosts
 from postroom.control.websockets import Socket, serve_socket
 from postroom.errors import (
     InvalidInput,
@@ -30,6 +31,7 @@ from postroom.errors import (
     NotFound,
     PostroomError,
 )
+from postroom.protocol.principal import Principal
 from postroom_a2a import strict_json
 
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
@@ -79,7 +81,7 @@ class Router:
                 scope["headers"].clear()  # a caller may wait for an hour, and thousands may
             if not operation.changes:
                 scope[ABANDONED] = False
-            result = await operation.call(**values)
+            result = await self._called(operation, values, scope.get(PRINCIPAL))
         except AwaitsOwner as asked:
             await _answer(202, asked.shown, send)
             return
@@ -93,6 +95,22 @@ class Router:
             await result(scope, receive, send)
         else:
             await _answer(operation.status, result, send)
+
+    async def _called(
+        self, operation: Operation, values: dict[str, Any], me: Principal | None
+    ) -> Any:
+        """The answer of an operation; what is not here may be where the caller is a guest."""
+        try:
+            return await operation.call(**values)
+        except NotFound:
+            if not operation.crosses or me is None:
+                raise
+            home: Any = self._given["parts"]
+            for parts, guest in await hosts(home, me):
+                with suppress(NotFound):
+                    answer = await operation.call(**values | {"parts": parts, "me": guest})
+                    return as_guest(answer, guest, parts.owner.org)
+            raise
 
     async def _talk(self, scope: Scope, socket: Socket) -> None:
         """Do what a WebSocket is for."""

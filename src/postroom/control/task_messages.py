@@ -8,6 +8,7 @@ from postroom.protocol import shapes
 from postroom.protocol.content import parts_of
 from postroom.protocol.ids import is_uid
 from postroom.protocol.limits import MAX_PAGE
+from postroom.protocol.principal import Principal
 from postroom.protocol.tasks import ANSWERED_BY
 from postroom.store.database import Store
 from postroom.store.messages import MessageRow
@@ -16,15 +17,22 @@ from postroom.tasks.views import TaskEvent, event
 from postroom_a2a.times import format_time
 
 
-def messages_of(store: Store, task: TaskRow) -> list[shapes.TaskMessage]:
-    """The messages of a task, the oldest first: its changes, and what was sent, the first `MAX_PAGE` of each."""
+def messages_of(store: Store, task: TaskRow, me: Principal) -> list[shapes.TaskMessage]:
+    """The messages of a task, the oldest first: its changes, and what was sent, the first `MAX_PAGE` of each.
+
+    A guest sees what is between itself and the agent of the task alone.
+    """
     request = store.messages.message_at(task.requested_seq)
     sent = store.messages.sent_in(task.id, task.worker, task.requested_seq, MAX_PAGE)
     rows = [*([request] if request is not None else []), *sent]
+    if me.guest:
+        rows = [row for row in rows if me.uid in (row.sender, row.recipient)]
     changes = [
         (event(row, task), row.answer) for row in store.tasks.events_of(task.id, limit=MAX_PAGE)
     ]
     authors = [_author(answer) for _, answer in changes]
+    if me.guest:
+        authors = [author if author in (me.uid, task.worker) else "" for author in authors]
     uids = {uid for row in rows for uid in (row.sender, row.recipient)} | {task.worker, *authors}
     known = {uid: party.as_json() for uid, party in store.agents.parties(uids - {""}).items()}
     worker = known[task.worker]

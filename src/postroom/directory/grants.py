@@ -10,8 +10,8 @@ cases.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 
 from postroom.errors import NotLetIn, UnknownRecipient
@@ -81,6 +81,19 @@ def reach(
     if found is not None and lets_in(grants, scope, now):
         return found
     raise not_let_in(ref)
+
+
+def among(
+    store: Store, sender: str, uids: Iterable[str], scope: GrantScope, now: float
+) -> set[str]:
+    """Those of `uids`, agents of the sender's organisation or of another one, that `sender` may reach for `scope`."""
+    me = store.grants.reached(sender)
+    org = me.agent.org if me is not None else ""
+    reached = set()
+    for uid in uids:
+        with suppress(NotLetIn):
+            reached.add(reach(store, org, sender, uid, scope, now).agent.uid)
+    return reached
 
 
 OPEN = "open"

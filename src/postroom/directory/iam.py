@@ -67,8 +67,12 @@ class IAMProvider(Protocol):
     `rotate_key` or `retire` has returned, and requests that it opened are cut.
     """
 
-    async def resolve(self, key: str) -> Principal:
-        """The principal that shows `key`; Unauthorized where it is unknown, expired, revoked, or its agent retired."""
+    async def resolve(self, key: str, *, guests: bool = False) -> Principal:
+        """The principal that shows `key`; Unauthorized where it is unknown, expired, revoked, or its agent retired.
+
+        Args:
+            guests: take keys of other organisations too.
+        """
 
     async def know(self, key: str) -> None:
         """Raise Unauthorized unless some organisation has made `key`; whether it is valid there, `resolve` says."""
@@ -150,13 +154,16 @@ class LocalIAM(IAMProvider):
 
     # ── resolving ───────────────────────────────────────────────────────────────────────────────────────
 
-    async def resolve(self, key: str) -> Principal:
+    async def resolve(self, key: str, *, guests: bool = False) -> Principal:
         sha256 = digest(key)
         if equal(sha256, self._operator.sha256):
             who = self._owner
             return Principal(who.uid, who.org, who.nick, who.kind, ALL_SCOPES, KEY, OPERATOR_KEY)
         found = await self._database.point(lambda store: store.keys.bearer(sha256))
-        if found is None or found.org != self._directory.org:
+        guest = found is None and guests
+        if guest:
+            found = await self._database.point(lambda store: store.keys.guest(sha256))
+        if found is None or (found.org != self._directory.org and not guest):
             org = await self._database.point(lambda store: store.keys.org_of(sha256))
             if org:
                 raise Unauthorized(
@@ -169,10 +176,10 @@ class LocalIAM(IAMProvider):
             raise Unauthorized("the API key was revoked", remedy="ask the operator for another one")
         if found.expires_at is not None and found.expires_at <= now:
             raise Unauthorized("the API key has expired", remedy="ask the operator for another one")
-        if now - self._noted.get(found.id, -math.inf) >= USE_INTERVAL:
+        if not guest and now - self._noted.get(found.id, -math.inf) >= USE_INTERVAL:
             self._noted[found.id] = self._fresh[found.id] = now
             self._used.set()
-        return Principal(
+        who = Principal(
             found.uid,
             found.org,
             found.nick,
@@ -182,6 +189,7 @@ class LocalIAM(IAMProvider):
             found.id,
             found.expires_at,
         )
+        return who.visiting() if guest else who
 
     async def know(self, key: str) -> None:
         sha256 = digest(key)

@@ -58,12 +58,12 @@ class Author:
 
 
 def author_of(store: Store, uid: str, *, removed: bool = False) -> Author:
-    """The author with that uid; with `removed` also one that was removed.
+    """The author with that uid, of whatever organisation; with `removed` also one that was removed.
 
     Raises:
         NotFound: there is none, or it was removed.
     """
-    agent, secret = store.agents.agent_by_uid(uid), store.agents.message_secret(uid)
+    agent, secret = store.agents.anywhere(uid), store.agents.message_secret(uid, anywhere=True)
     if agent is None or secret is None or (agent.retired and not removed):
         raise NotFound(f"there is no agent with the uid {uid!r}")
     return Author(agent, secret)

@@ -5,7 +5,7 @@ Who authenticates it is `control.principals`; services are given the principal a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from postroom.errors import Forbidden
@@ -38,6 +38,9 @@ ALL_SCOPES = frozenset(Scope)
 USUAL_SCOPES = frozenset({Scope.READ, Scope.SEND, Scope.TASK})
 """The scopes of people, external agents and workers, unless their key says otherwise."""
 
+GUEST_SCOPES = frozenset({Scope.READ, Scope.TASK})
+"""The most that a key may be used for in another organisation than its own."""
+
 OPERATOR_KEY = "operator"
 """Id of the operator's key, which is no row: the state folder keeps it, and every organisation takes it."""
 
@@ -54,6 +57,7 @@ class Principal:
         method: `key` or `door`.
         key_id: of the API key; "" for a worker.
         expires_at: when the key does, in seconds since the epoch; None for never.
+        guest: it acts in another organisation than `org`; its nick is then its address, `nick.org`.
     """
 
     uid: str
@@ -64,6 +68,7 @@ class Principal:
     method: str
     key_id: str = ""
     expires_at: float | None = None
+    guest: bool = False
 
     @property
     def by(self) -> str:
@@ -91,6 +96,11 @@ class Principal:
     def only(self) -> str:
         """The uid whose things alone this principal sees; "" for everybody's."""
         return "" if Scope.OPERATE in self.scopes else self.uid
+
+    def visiting(self) -> Principal:
+        """The same caller in another organisation."""
+        nick, scopes = f"{self.nick}.{self.org}", self.scopes & GUEST_SCOPES
+        return replace(self, nick=nick, scopes=scopes, guest=True)
 
     def sees(self, *parties: str) -> bool:
         """Whether this principal sees what is between `parties` (uids); otherwise it must look absent."""

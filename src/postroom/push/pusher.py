@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
+from postroom.directory.grants import GrantScope, among
 from postroom.identity.sealing import Sealer
 from postroom.observe.supervision import well
 from postroom.projection.changes import Change, Changes
@@ -25,6 +26,7 @@ from postroom.protocol.principal import OPERATOR_KEY
 from postroom.push import changes as config_changes
 from postroom.push import hooks
 from postroom.push.receivers import Outgoing, Receiver, lanes_of
+from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.pushes import DELIVERED, GIVEN_UP, ConfigRow, PushRow
 from postroom.webhooks.lanes import Lane, Lanes
@@ -42,6 +44,7 @@ OUTCOMES = (DELIVERED, FAILED, GIVEN_UP)
 """How an attempt ends, for metrics: the last one that failed is `GIVEN_UP`."""
 
 NO_KEY = "the key that it was made with is not valid any more"
+NOT_LET_IN = "the agent of the task does not let in who made it any more"
 NO_OWNER = "who made it has no address any more"
 
 KEPT = 7 * 86400.0
@@ -320,16 +323,25 @@ def _waiting(store: Store, *, after: str) -> list[tuple[str, Receiver | None]]:
 
 def stopped_of(store: Store, receiver: Receiver, now: float) -> str:
     """Why nothing may go to a receiver any more: its owner, or the key that it was made with, has gone."""
-    owner = store.agents.agent_by_uid(receiver.owner)
+    owner = store.agents.anywhere(receiver.owner)
     if owner is None or owner.retired:
         return NO_OWNER
+    if store.agents.agent_by_uid(owner.uid) is None and not _let_in(store, receiver, owner, now):
+        return NOT_LET_IN
     if receiver.api_key in ("", OPERATOR_KEY):
         return ""
-    key = store.keys.get(receiver.api_key)
+    key = store.keys.guest(key_id=receiver.api_key)
     valid = key is not None and key.revoked_at is None
     if key is None or not valid or (key.expires_at is not None and key.expires_at <= now):
         return NO_KEY
     return ""
+
+
+def _let_in(store: Store, receiver: Receiver, owner: Agent, now: float) -> bool:
+    """Whether the agent of the task still lets in the owner of a config, who is of another organisation."""
+    config = receiver.row
+    head = store.tasks.head_by_id(config.task) if isinstance(config, ConfigRow) else None
+    return head is not None and bool(among(store, owner.uid, [head.worker], GrantScope.TASK, now))
 
 
 def _stop(store: Store, *, receiver: Receiver, reason: str, disable: bool) -> None:

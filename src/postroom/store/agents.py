@@ -81,6 +81,9 @@ _ANYWHERE = prepared(
     )
 )
 _SECRET = prepared(select(agents.c.message_secret).where(agents.c.uid == bindparam("uid")))
+_SECRET_ANYWHERE = prepared(
+    select(EVERYWHERE.agents.c.message_secret).where(EVERYWHERE.agents.c.uid == bindparam("uid"))
+)
 _OUTSIDE = prepared(
     select(agents.c.uid).where(
         agents.c.kind.in_(("external", "service")), agents.c.retired_at.is_(None)
@@ -222,9 +225,9 @@ class AgentStore:
         for uid, at in calls.items():
             self._session.run(_SEEN, {"who": uid, "seen_at": at})
 
-    def message_secret(self, uid: str) -> bytes | None:
-        """Key of the HMAC that makes this sender's message ids."""
-        return self._session.scalar(_SECRET, uid=uid)
+    def message_secret(self, uid: str, *, anywhere: bool = False) -> bytes | None:
+        """Key of the HMAC that makes this sender's message ids; with `anywhere` of any organisation's."""
+        return self._session.scalar(_SECRET_ANYWHERE if anywhere else _SECRET, uid=uid)
 
     def set_memberships(self, uid: str, projects: Iterable[str]) -> None:
         """Replace the projects that `uid` belongs to."""

@@ -125,6 +125,18 @@ _BY_ADDRESS = prepared(
         _agents.c.retired_at.is_(None),
     )
 )
+_granted = select(EVERYWHERE.grants.c.granter).where(among(EVERYWHERE.grants.c.grantee, "grantees"))
+_HOSTS = prepared(
+    select(_agents.c.org)
+    .select_from(_agents.outerjoin(_sessions, _sessions.c.uid == _agents.c.uid))
+    .where(
+        or_(
+            *(each.in_(_granted) for each in (_agents.c.uid, _agents.c.owner, _sessions.c.owner)),
+            *(among(each, "grantees") for each in (_agents.c.owner, _sessions.c.owner)),
+        )
+    )
+    .distinct()
+)
 _ADMISSION = prepared(
     select(EVERYWHERE.admissions.c.registration, EVERYWHERE.admissions.c.grants_only).where(
         EVERYWHERE.admissions.c.org == bindparam("of")
@@ -216,6 +228,10 @@ class GrantStore:
     def to(self, grantees: Collection[str]) -> list[GrantRow]:
         """The grants to any of `grantees` in all organisations, ended ones too."""
         return self._session.all(GrantRow, _TO, grantees=list(grantees))
+
+    def hosts(self, grantees: Collection[str]) -> set[str]:
+        """The organisations with agents that have let in one of `grantees`, or that belong to one, ended ones too."""
+        return set(self._session.column(_HOSTS, grantees=list(grantees)))
 
     def admission(self, org: str) -> Admission:
         """How agents come into `org`, and whether it is reached by grants alone."""

@@ -65,6 +65,17 @@ _BEARER = prepared(
     .join(agents, agents.c.uid == api_keys.c.uid)
     .where(api_keys.c.sha256 == bindparam("sha256"))
 )
+_keys, _agents = EVERYWHERE.api_keys, EVERYWHERE.agents
+_GUEST = (
+    select(
+        *(_keys.c[name] for name in _OF_KEY),
+        *(_agents.c[field.name] for field in fields(Bearer) if field.name not in _OF_KEY),
+    )
+    .join(_agents, _agents.c.uid == _keys.c.uid)
+    .where(_agents.c.org.not_like(f"%{SET_ASIDE}%"))
+)
+_GUEST_BY_DIGEST = prepared(_GUEST.where(_keys.c.sha256 == bindparam("sha256")))
+_GUEST_BY_ID = prepared(_GUEST.where(_keys.c.id == bindparam("named")))
 _ANYWHERE = prepared(
     select(EVERYWHERE.api_keys.c.org).where(
         EVERYWHERE.api_keys.c.sha256 == bindparam("sha256"),
@@ -97,6 +108,12 @@ class KeyStore:
     def bearer(self, sha256: str) -> Bearer | None:
         """The key with that digest and its agent, whatever became of them."""
         return self._session.first(Bearer, _BEARER, sha256=sha256)
+
+    def guest(self, sha256: str = "", *, key_id: str = "") -> Bearer | None:
+        """The key of any organisation with that digest, or that id, and its agent, whatever became of them."""
+        if sha256:
+            return self._session.first(Bearer, _GUEST_BY_DIGEST, sha256=sha256)
+        return self._session.first(Bearer, _GUEST_BY_ID, named=key_id)
 
     def org_of(self, sha256: str) -> str:
         """The organisation of the installation whose key has that digest, "" where it is none's, or revoked."""

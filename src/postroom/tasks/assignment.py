@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from postroom.directory.agents import Directory
+from postroom.directory.grants import GrantScope, among
 from postroom.directory.search import AgentSearch
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, StreamFull
 from postroom.protocol.content import REFERENCES, Content
@@ -39,11 +41,17 @@ class TaskAssigner:
     """
 
     def __init__(
-        self, office: OrgTaskService, requests: Requests, directory: Directory, search: AgentSearch
+        self,
+        office: OrgTaskService,
+        requests: Requests,
+        directory: Directory,
+        search: AgentSearch,
+        database: Database,
     ) -> None:
         self._office = office
         self._requests = requests
         self._directory = directory
+        self._database = database
         self._search = search
         self._chosen: dict[tuple[str, str], str] = {}
 
@@ -51,7 +59,7 @@ class TaskAssigner:
         self,
         requester: str,
         *,
-        to: str,
+        to: Agent | None,
         skill: str,
         said: Content | str,
         key: str = "",
@@ -59,8 +67,10 @@ class TaskAssigner:
     ) -> TaskView:
         """Request a task from the agent `to` or, with `skill` alone, from the least busy agent that has the skill.
 
+        Whether `requester` may reach `to`, the caller has found out; nobody else is chosen.
+
         Raises:
-            NotFound: no agent has that name, or no agent has the skill.
+            NotFound: no agent has the skill.
             InvalidInput: neither `to` nor `skill` is given.
             PostroomError: as `OrgTaskService.delegate`.
         """
@@ -69,7 +79,7 @@ class TaskAssigner:
                 "a task needs a worker or a skill", remedy="name an agent or a skill"
             )
         named = request_key(key)
-        worker = await (self._directory.resolve(to) if to else self.choose(requester, skill, named))
+        worker = to or await self.choose(requester, skill, named)
         try:
             return await self._office.delegate(
                 requester, worker, said, skill=skill, key=key, door=door
@@ -93,6 +103,11 @@ class TaskAssigner:
         if key and (given := await self._given(requester, key)) is not None:
             return given
         having = [found for found in await self._search.having(skill) if found[0].uid != requester]
+        named = [agent.uid for agent, _ in having]
+        reached = await self._database.point(
+            lambda store: among(store, requester, named, GrantScope.TASK, time.time())
+        )
+        having = [found for found in having if found[0].uid in reached]
         if not having:
             raise NotFound(
                 f"no other agent has the skill {one_line(skill, 80)!r}",

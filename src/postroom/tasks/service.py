@@ -113,7 +113,7 @@ class OrgTaskService:
                 as_message=as_message,
                 named=lambda task: listener.join((of_task(task),)),
             )
-            known = Known(row, {each.uid: each.party for each in (author, worker)})
+            known = Known(row, {each.uid: each.party_in(worker.org) for each in (author, worker)})
 
             async def first() -> tuple[Known, bool]:
                 # Under a key it may have been stored and folded before.
@@ -501,8 +501,8 @@ class OrgTaskService:
 
     async def _end(self, row: TaskRow, by: str, reason: str) -> bool:
         """Write that the task is canceled; False if another writer has changed it meanwhile."""
-        agent = await self._database.point(lambda store: store.agents.agent_by_uid(by))
-        why = f"canceled by @{agent.nick}" if agent is not None else "canceled"
+        nick = await self._database.point(lambda store: views.canceler(store, row, by))
+        why = f"canceled by @{nick}" if nick else "canceled"
         return await self._write_end(row, TaskState.CANCELED, f"{why}: {reason}" if reason else why)
 
     async def _write_end(self, row: TaskRow, state: TaskState, why: str) -> bool:

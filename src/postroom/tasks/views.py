@@ -416,3 +416,12 @@ def _artifact(
     append, last = update.get("append") is True, update.get("lastChunk") is True
     text = shown["text"] or " ".join(file["url"] for file in shown.get("files", ()))
     return text, ArtifactPiece(shown["id"], shown["name"], append, last), parts_of(artifact)
+
+
+def canceler(store: Store, row: TaskRow, by: str) -> str:
+    """The nick of who cancels a task, "" where its requester is not told: one of another organisation knows nobody."""
+    known = store.agents.agents_by_uid((by, row.requester))
+    if by == row.requester or row.requester in known:
+        agent = known.get(by) or store.agents.anywhere(by)
+        return "" if agent is None else store.agents.parties([by])[by].nick
+    return ""

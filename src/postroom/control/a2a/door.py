@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import MutableMapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
-from postroom.control.a2a.operations import CHANGING, DoorOperations, DoorPushes, DoorTasks
+from postroom.control.a2a.operations import (
+    CHANGING,
+    OWN,
+    DoorOperations,
+    DoorPushes,
+    DoorTasks,
+    as_unseen,
+)
 from postroom.control.a2a.published import ONE_ORIGIN, PublishedCards
 from postroom.control.http_protocol import ABORT, PRINCIPAL
 from postroom.control.in_flight import ONLY_READS
 from postroom.control.org_router import ROUTE, WORKER, App, Receive, Scope, Send, told
 from postroom.control.parts import Parts
-from postroom.errors import Forbidden, NotFound, Unauthorized
+from postroom.control.visits import following
+from postroom.directory.agents import resolve, unknown
+from postroom.directory.grants import NOBODY, GrantScope, not_let_in, reach, split
+from postroom.errors import Forbidden, NotFound, NotLetIn, PostroomError, Unauthorized
 from postroom.protocol import principal
+from postroom.protocol.ids import UID
 from postroom.protocol.limits import MAX_BODY, MAX_VALUES
 from postroom.protocol.principal import Principal
 from postroom.store.agents import Agent
+from postroom.store.database import Store
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.http import A2AApplication, Asked, Exchange, Front, ServedCard
 from postroom_a2a.http.errors import headers_of, rest_status
@@ -35,6 +49,21 @@ GRPC = "a2a+grpc"
 
 AGENT = "postroom.a2a"
 """Scope key: the nick or uid that the path names."""
+
+
+FOLLOWING = STREAMING | {"SendMessage"}
+"""Methods whose answer may take as long as a task."""
+
+NOBODY_HERE = Agent(NOBODY, "", "", "external", 0.0)
+"""Stands for an agent that there is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The agent that a path names; `unseen` is the error for who is not let in, None for who is."""
+
+    agent: Agent
+    unseen: NotLetIn | None = None
 
 
 class A2ADoor:
@@ -94,7 +123,7 @@ class A2ADoor:
         _take_key(exchange)
         if WORKER in scope:
             raise Forbidden("workers may not call this")  # they ask by their own sidecar
-        return (await self._gate.caller(scope)).uid
+        return (await self._gate.caller(scope, guests=True)).uid
 
     def _streaming(self, exchange: Exchange, _caller: str) -> AbstractContextManager[None]:
         self._gate.stream(exchange.scope)  # the guard of all requests counts it until it ends
@@ -106,13 +135,19 @@ class A2ADoor:
         me.require(principal.Scope.TASK if changes else principal.Scope.READ)
         if not changes:
             exchange.scope[ONLY_READS] = True
-        agent = await self._agent(exchange)
-        tasks = DoorTasks(self._parts, agent, me, asked.door)
+        card = asked.method == "GetExtendedAgentCard"
+        found = await self._found(exchange, me, GrantScope.CARD if card else GrantScope.TASK)
+        unseen = found.unseen
+        if unseen is not None and asked.method not in OWN:
+            raise unseen
+        if unseen is None and asked.method in FOLLOWING:
+            await following(self._parts, me, found.agent.uid)
+        tasks = DoorTasks(self._parts, found.agent, me, asked.door, unseen)
 
         async def extended() -> ServedCard:
-            return await self._cards.extended(exchange, agent)
+            return await self._cards.extended(exchange, found.agent)
 
-        return DoorOperations(tasks, DoorPushes(self._parts, agent, me), extended)
+        return DoorOperations(tasks, DoorPushes(self._parts, found.agent, me, unseen), extended)
 
     async def _card_of(self, exchange: Exchange) -> ServedCard:
         """The public card; without a key only of agents whose card is public."""
@@ -120,20 +155,59 @@ class A2ADoor:
         if named:
             await self._admit(exchange)
             exchange.scope[PRINCIPAL].require(principal.Scope.READ)
-        try:
-            agent = await self._agent(exchange)
-            return await self._cards.public(exchange, agent, known=named)
-        except NotFound:
-            if named:
-                raise
+            found = await self._found(exchange, exchange.scope[PRINCIPAL], GrantScope.CARD)
+            unseen: PostroomError | None = found.unseen
+            agent, known = found.agent, unseen is None
+        else:
             # As for an agent that is there: who has no key learns of public ones alone.
-            raise Unauthorized("a bearer token is missing") from None
+            agent, known = await self._named(exchange), False
+            unseen = Unauthorized("a bearer token is missing")
+        with as_unseen(unseen):
+            return await self._cards.public(exchange, agent, known=known)
 
-    async def _agent(self, exchange: Exchange) -> Agent:
-        agent = await self._parts.directory.resolve(exchange.scope[AGENT])
-        if agent.kind == "human":
-            raise NotFound(f"nobody is called {exchange.scope[AGENT]!r}")
+    async def _found(self, exchange: Exchange, me: Principal, scope: GrantScope) -> Found:
+        """The agent that the path names, and whether `me` is let in.
+
+        Raises:
+            UnknownRecipient: nobody has that name, and `me` is of this organisation.
+        """
+        ref, now = exchange.scope[AGENT], time.time()
+        org = self._parts.owner.org
+        if not me.only:
+            return Found(await self._named(exchange, there=True))
+
+        of_here = ref if UID.fullmatch(ref) or split(ref)[1] else f"{ref}.{org}"
+
+        def find(store: Store) -> Found:
+            agent = named(store, org, ref)
+            try:
+                found = reach(store, me.org, me.uid, of_here if me.guest else ref, scope, now).agent
+            except NotLetIn:
+                return Found(agent, not_let_in(ref))
+            if found.org != org or (found.kind == "human" and me.guest):
+                return Found(NOBODY_HERE, not_let_in(ref))
+            if found.kind == "human":
+                raise unknown(ref)
+            return Found(found)
+
+        return await self._parts.database.point(find)
+
+    async def _named(self, exchange: Exchange, *, there: bool = False) -> Agent:
+        """The agent that the path names; with `there` an error where nobody is called so."""
+        ref, org = exchange.scope[AGENT], self._parts.owner.org
+        agent = await self._parts.database.point(lambda store: named(store, org, ref))
+        if there and agent is NOBODY_HERE:
+            raise unknown(ref)
         return agent
+
+
+def named(store: Store, org: str, ref: str) -> Agent:
+    """The agent of an organisation with that nick or uid that may have a card."""
+    try:
+        agent = resolve(store, org, ref)
+    except NotFound:
+        return NOBODY_HERE
+    return NOBODY_HERE if agent.kind == "human" else agent
 
 
 def _take_key(exchange: Exchange) -> None:

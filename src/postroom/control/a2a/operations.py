@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 
 from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
+from postroom.control.visits import giving, sending
+from postroom.errors import NotFound, NotLetIn, PostroomError
+from postroom.protocol.content import Content
 from postroom.protocol.principal import Principal
 from postroom.push.configs import AgentPushes
 from postroom.store.agents import Agent
+from postroom.store.database import Store
+from postroom.store.ports import TaskHead, TaskRow
 from postroom.tasks.operations import AgentTasks
 from postroom_a2a.http import ServedCard
 from postroom_a2a.json_operations import PUSH, JsonOperations
@@ -23,20 +29,38 @@ CHANGING = frozenset({"SendMessage", "SendStreamingMessage", "CancelTask"}) | {
 """Methods that need the scope `task`; all others need `read`."""
 
 
+OWN = frozenset({"GetTask", "CancelTask"}) | {
+    name for name in PUSH if not name.startswith("Create")
+}
+"""Methods about a task that its requester may call whether or not the agent lets it in any more."""
+
+
 class DoorTasks(AgentTasks):
     """The tasks of an agent, for a principal; what it changes is noted for the audit log.
 
     Args:
         door: by which binding the request came.
+        unseen: in place of `NotFound`, where the agent does not let the principal in.
     """
 
-    def __init__(self, parts: Parts, agent: Agent, me: Principal, door: str) -> None:
+    def __init__(
+        self, parts: Parts, agent: Agent, me: Principal, door: str, unseen: NotLetIn | None
+    ) -> None:
         super().__init__(parts.tasks, parts.database, parts.changes, agent, me, door)
+        self._parts = parts
+        self._unseen = unseen
 
     async def submit(self, message: Message, _requester: str, *, follow: bool) -> Submitted:
-        submitted = await super().submit(message, _requester, follow=follow)
+        async with giving(
+            self._parts, self._me, self._worker.uid, Content.whole(message), here=True
+        ):
+            submitted = await super().submit(message, _requester, follow=follow)
         acted_on(task=submitted.task)
         return submitted
+
+    async def _row(self, task: str) -> TaskRow:
+        with as_unseen(self._unseen):
+            return await super()._row(task)
 
     async def cancel(self, task: str, _requester: str) -> Task:
         canceled = await super().cancel(task, _requester)
@@ -44,16 +68,34 @@ class DoorTasks(AgentTasks):
         return canceled
 
     async def answer(self, task: str, message: Message, _requester: str) -> bool:
-        again = await super().answer(task, message, _requester)
+        row, said = await self._row(task), Content.whole(message)
+        async with sending(self._parts, self._me, row, said):
+            again = await super().answer(task, message, _requester)
         acted_on(task=task)
         return again
 
 
-class DoorPushes(AgentPushes):
-    """Where the changes of those tasks are pushed; what changes is noted for the audit log."""
+@contextmanager
+def as_unseen(unseen: PostroomError | None) -> Generator[None]:
+    """Raise `unseen` in place of `NotFound`."""
+    try:
+        yield
+    except NotFound:
+        if unseen is None:
+            raise
+        raise unseen from None
 
-    def __init__(self, parts: Parts, agent: Agent, me: Principal) -> None:
+
+class DoorPushes(AgentPushes):
+    """Where the changes of those tasks are pushed; what changes is noted for the audit log. `unseen` as above."""
+
+    def __init__(self, parts: Parts, agent: Agent, me: Principal, unseen: NotLetIn | None) -> None:
         super().__init__(parts.pushes.pusher, parts.database, agent, me)
+        self._unseen = unseen
+
+    def _head(self, store: Store, task: str) -> TaskHead:
+        with as_unseen(self._unseen):
+            return super()._head(store, task)
 
     async def create(
         self, config: PushConfig, requester: str, *, after: int | None = None

@@ -99,6 +99,7 @@ async def _take(parts: Parts, request: Request, uid: str, expected: str = "") ->
     door=True,
     fails=(NotFound,),
     answers=(CONTENT, Answer(304, text="The caller has it.")),
+    crosses=True,
 )
 @operations.head(
     "/v1/blobs/{sha256}",
@@ -106,6 +107,7 @@ async def _take(parts: Parts, request: Request, uid: str, expected: str = "") ->
     door=True,
     fails=(NotFound,),
     answers=(CONTENT, Answer(304, text="The caller has it.")),
+    crosses=True,
 )
 async def get(parts: Parts, sha256: Sha256, request: Request, me: Principal) -> Response:
     """Fetch a content.

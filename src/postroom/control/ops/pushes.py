@@ -20,7 +20,7 @@ PushRef = Annotated[str, Field(description="Its id, the `webhook-id` of its atte
 operations = Operations()
 
 
-@operations.get("/v1/tasks/{task}/pushes", Scope.READ, fails=(NotFound, Conflict))
+@operations.get("/v1/tasks/{task}/pushes", Scope.READ, fails=(NotFound, Conflict), crosses=True)
 async def list_(
     parts: Parts, task: TaskRef, me: Principal, after: After = 0, limit: Limit = 50
 ) -> answers.Pushes:
@@ -35,7 +35,9 @@ async def list_(
     return {"pushes": [view.as_json() for view in found], "next": later}
 
 
-@operations.post("/v1/tasks/{task}/pushes/{push}/again", Scope.TASK, fails=(NotFound, Conflict))
+@operations.post(
+    "/v1/tasks/{task}/pushes/{push}/again", Scope.TASK, fails=(NotFound, Conflict), crosses=True
+)
 async def again(parts: Parts, task: TaskRef, push: PushRef, me: Principal) -> shapes.Push:
     """Send a push again at once, whatever became of it."""
     view = await parts.pushes.again(task, push, me)

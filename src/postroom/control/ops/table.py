@@ -160,6 +160,7 @@ class Operation:
         by_owner: an agent may not do it alone: its owner is asked (`control.acts`), which is the answer 202.
         hidden: it is not in the document.
         most: bytes of its body.
+        crosses: what its own organisation does not have is asked of those whose guest the caller is.
     """
 
     call: Callable[..., Any]
@@ -174,6 +175,7 @@ class Operation:
     by_owner: bool = False
     hidden: bool = False
     most: int = MAX_BODY
+    crosses: bool = False
 
     @property
     def name(self) -> str:

@@ -23,10 +23,12 @@ from postroom.control.parameters import (
 )
 from postroom.control.parts import Parts
 from postroom.control.task_messages import messages_of
+from postroom.control.visits import following, giving, sending
 from postroom.errors import Conflict, ContentNotTaken, NotFound
 from postroom.feed.events import streamed
 from postroom.feed.records import TaskFeed
 from postroom.protocol import answers, shapes
+from postroom.protocol.content import Content
 from postroom.protocol.principal import Principal, Scope
 from postroom_a2a.task_state import TaskState
 
@@ -59,18 +61,19 @@ operations = Operations()
 async def delegate(parts: Parts, body: TaskBody, me: Principal) -> shapes.Task:
     """Give a task to an agent.
 
-    `to` names an agent, not a person. With `skill` alone the task goes to an agent whose card has the skill with
-    that id: one that is online before one that is not, then the one with the fewest open tasks. 201 says that the
-    request is on disk; a request with a `key` can be repeated.
+    `to` names an agent, not a person; one of another organisation by `@nick.org` or its uid. With `skill` alone the
+    task goes to an agent whose card has the skill with that id: one that is online before one that is not, then the one
+    with the fewest open tasks. 201 says that the request is on disk; a request with a `key` can be repeated.
     """
     said = body.content
     if body.context and not said.thread:
         said = replace(said, thread=body.context)
-    view = await parts.assigner.delegate(
-        me.uid, to=body.to, skill=body.skill, said=said, key=body.key, door=came_by()
-    )
+    async with giving(parts, me, body.to, said) as visit:
+        view = await visit.parts.assigner.delegate(
+            me.uid, to=visit.agent, skill=body.skill, said=said, key=body.key, door=came_by()
+        )
     acted_on(task=view.id)
-    return view.as_json()
+    return visit.shown(view.as_json())
 
 
 @operations.get("/v1/tasks", Scope.READ, fails=(NotFound,))
@@ -106,7 +109,7 @@ async def list_(
     return {"tasks": [view.as_json() for view in found], "next": older}
 
 
-@operations.get("/v1/tasks/{task}", Scope.READ, fails=(NotFound, Conflict))
+@operations.get("/v1/tasks/{task}", Scope.READ, fails=(NotFound, Conflict), crosses=True)
 async def show(
     parts: Parts,
     task: TaskRef,
@@ -124,8 +127,10 @@ async def show(
     if not wait:
         view = await parts.tasks.get(task, me.only)
     elif wait == "changed":
+        await _follow(parts, task, me)
         view = await parts.tasks.reached(task, after + 1, timeout, me.only)
     else:
+        await _follow(parts, task, me)
         view = await parts.tasks.wait(task, timeout, settled=wait == "settled", only=me.only)
     usage = await parts.events.usage_of_task(view.worker.uid, view.id)
     shown: shapes.Task = {**view.as_json(), "usage": usage.as_json()}
@@ -134,7 +139,7 @@ async def show(
     return shown
 
 
-@operations.get("/v1/tasks/{task}/events", Scope.READ, fails=(NotFound, Conflict))
+@operations.get("/v1/tasks/{task}/events", Scope.READ, fails=(NotFound, Conflict), crosses=True)
 async def events(
     parts: Parts, task: TaskRef, me: Principal, after: After = 0, limit: Limit = 50
 ) -> answers.TaskEvents:
@@ -148,6 +153,7 @@ async def events(
     "/v1/tasks/{task}/stream",
     Scope.READ,
     fails=(NotFound, Conflict),
+    crosses=True,
     events={"update": shapes.TaskEvent, "trouble": shapes.Trouble},
 )
 async def stream(parts: Parts, task: TaskRef, me: Principal, after: After = 0) -> StreamingResponse:
@@ -156,11 +162,11 @@ async def stream(parts: Parts, task: TaskRef, me: Principal, after: After = 0) -
     Events `update`, each a change; `id:` is the sequence to come back with. Beside them `trouble`: what keeps the
     task now.
     """
-    named = (await parts.tasks.find(task, me.only)).id
+    named = await _follow(parts, task, me)
     return streamed(TaskFeed(parts.changes, parts.tasks, parts.bus, named), after)
 
 
-@operations.get("/v1/tasks/{task}/messages", Scope.READ, fails=(NotFound, Conflict))
+@operations.get("/v1/tasks/{task}/messages", Scope.READ, fails=(NotFound, Conflict), crosses=True)
 async def messages(parts: Parts, task: TaskRef, me: Principal) -> answers.TaskMessages:
     """Read the messages that belong to a task, the oldest first.
 
@@ -168,7 +174,7 @@ async def messages(parts: Parts, task: TaskRef, me: Principal) -> answers.TaskMe
     course, as the agent says.
     """
     row = await parts.tasks.find(task, me.only)
-    found = await parts.database.read(lambda store: messages_of(store, row))
+    found = await parts.database.read(lambda store: messages_of(store, row, me))
     return {"messages": found}
 
 
@@ -177,6 +183,7 @@ async def messages(parts: Parts, task: TaskRef, me: Principal) -> answers.TaskMe
     Scope.TASK,
     status=201,
     fails=(NotFound, Conflict, ContentNotTaken, *STORING),
+    crosses=True,
 )
 async def retry(
     parts: Parts, task: TaskRef, me: Principal, body: RetryBody | None = None
@@ -187,12 +194,16 @@ async def retry(
     retry: who asks again gets that one. 409 if the task has not ended, or is completed, unless `force` is given.
     """
     wish = body or RetryBody()
-    view = await parts.retries.retry(task, me, key=wish.key, force=wish.force, door=came_by())
+    row = await parts.tasks.find(task, me.only)
+    async with sending(parts, me, row, Content(())):
+        view = await parts.retries.retry(row.id, me, key=wish.key, force=wish.force, door=came_by())
     acted_on(task=view.id)
     return view.as_json()
 
 
-@operations.post("/v1/tasks/{task}/cancel", Scope.TASK, fails=(NotFound, Conflict, *STORING))
+@operations.post(
+    "/v1/tasks/{task}/cancel", Scope.TASK, fails=(NotFound, Conflict, *STORING), crosses=True
+)
 async def cancel(
     parts: Parts, task: TaskRef, me: Principal, body: CancelBody | None = None
 ) -> shapes.Task:
@@ -210,13 +221,25 @@ async def cancel(
 
 
 @operations.post(
-    "/v1/tasks/{task}/answer", Scope.TASK, fails=(NotFound, Conflict, ContentNotTaken, *STORING)
+    "/v1/tasks/{task}/answer",
+    Scope.TASK,
+    fails=(NotFound, Conflict, ContentNotTaken, *STORING),
+    crosses=True,
 )
 async def answer(parts: Parts, task: TaskRef, body: AnswerBody, me: Principal) -> shapes.Task:
     """Answer the question of a task.
 
     200 says that the answer is on disk; of two the first one counts. 409 if the task waits for no answer.
     """
-    view = await parts.tasks.answer(task, me.uid, body.content, only=me.only)
+    row = await parts.tasks.find(task, me.only)
+    async with sending(parts, me, row, body.content):
+        view = await parts.tasks.answer(row.id, me.uid, body.content, only=me.only)
     acted_on(task=view.id)
     return view.as_json()
+
+
+async def _follow(parts: Parts, task: str, me: Principal) -> str:
+    """The id of a task that is going to be followed."""
+    row = await parts.tasks.find(task, me.only)
+    await following(parts, me, row.worker)
+    return row.id

@@ -102,9 +102,7 @@ async def sync(parts: Parts, ref: AgentRef, body: SyncBody, me: Principal) -> sh
     held, task = found.held, ""
     if found.conflicts and body.resolve:
         said = to_resolve(held, found, rebase=body.rebase)
-        given = await parts.assigner.delegate(
-            me.uid, to=agent.uid, skill="", said=said, door=came_by()
-        )
+        given = await parts.assigner.delegate(me.uid, to=agent, skill="", said=said, door=came_by())
         task = given.id
     return {
         "worker": agent.nick,
