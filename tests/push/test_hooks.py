@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from postroom.errors import NotFound, Refused
 from postroom.projection.changes import Change
+from postroom.protocol.events import event_id
 from postroom.protocol.limits import MAX_WEBHOOKS
 from postroom.protocol.principal import KEY, OPERATOR_KEY, USUAL_SCOPES, Principal, Scope
 from postroom.protocol.receipts import State
@@ -25,7 +27,7 @@ from postroom.store.events import EventRow
 from postroom.store.messages import MessageRow
 from postroom.store.ports import Place
 from postroom.store.pushes import ConfigRow
-from postroom.store.schema import push_configs, webhooks
+from postroom.store.schema import agents, push_configs, webhooks
 from postroom_a2a.service import PushConfig
 from tests.push.receivers import HANG, OK, RESET, Receiver, answering, receiver
 from tests.push.rig import PAUSES, SECONDS, Tasks, tasks_in
@@ -104,8 +106,9 @@ class Office:
             [Change(kind, row.seq, row.id, row.sender, row.recipient, row=row)]
         )
 
-    async def approval(self, request: str, event: int, *, answer: bool = False) -> None:
-        """The worker asks, or somebody answers."""
+    async def approval(self, request: str, number: int, *, answer: bool = False) -> None:
+        """The worker asks, or somebody answers, in that record of EVENTS."""
+        event = event_id(number, 0)
         kind = "control_response" if answer else "control_request"
         said = (
             {"decision": "allowed", "channel": "api"} if answer else {"tool": "Bash", "title": "ls"}
@@ -117,6 +120,7 @@ class Office:
 
         def fold(store: Store) -> None:
             store.events.insert([row])
+            store.set_cursor("EVENTS", number)
             if answer:
                 store.approvals.settle(event, worker, request)
             else:
@@ -180,9 +184,9 @@ async def test_every_kind_of_event_is_told_once_to_whom_it_concerns_from_now_on(
         await office.receipt(one, State.SEEN, 8)  # Bert's to hear of
         task = await tasks.task()
         await tasks.say(task, "working", "made", "completed")
-        await office.approval("a" * 32, 65536)
+        await office.approval("a" * 32, 1)
         await hook.when(lambda: ("approval", "pending") in told(hook))
-        await office.approval("a" * 32, 65537, answer=True)
+        await office.approval("a" * 32, 2, answer=True)
         await hook.until(8)
         assert told(hook) == [
             ("approval", "allowed"),
@@ -195,6 +199,37 @@ async def test_every_kind_of_event_is_told_once_to_whom_it_concerns_from_now_on(
             ("task", "working"),
         ]
         assert len({got.id for got in hook.got}) == 8
+
+
+@pytest.mark.requirement("webhooks-guarded")
+async def test_an_approval_is_told_to_who_owns_the_agent_and_to_who_operates_and_to_nobody_else(
+    office: Office,
+):
+    tasks = office.tasks
+    async with receiver() as hers, receiver() as his, tasks.pushing(*at(hers, his)):
+        me = office.me(tasks.bert)
+        bert = await office.service.add(me, tasks.bert.uid, his.url, [HookEvent.APPROVAL])
+        await office.add(hers.url, HookEvent.APPROVAL)
+        await office.approval("a" * 32, 1)  # the worker is nobody's
+        async with asyncio.timeout(SECONDS):
+            while not await tasks.database.read(lambda store: store.webhooks.cursor("EVENTS") > 1):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        owned = update(agents).where(agents.c.uid == tasks.worker.uid).values(owner=tasks.anna.uid)
+        await tasks.database.write(lambda store: store.session.run(owned))
+        await office.approval("b" * 32, 2)
+        await hers.until(1)
+        assert hers.got[0].said["payload"]["approval_id"] == "b" * 32
+        assert hers.got[0].said["payload"]["preview"] == "ls"
+        assert (his.got, await office.service.deliveries(bert.row.id, me, 10)) == ([], [])
+
+
+async def test_a_message_that_is_dead_when_it_comes_is_told_to_nobody(office: Office):
+    async with receiver() as hook, office.tasks.pushing(*at(hook)):
+        made = await office.add(hook.url, HookEvent.MESSAGE)
+        await office.mail("malformed", state=State.DEAD.value, final=True)
+        await office.mail("well")
+        await office.until(made, "delivered")
+        assert told(hook) == [("message.received", "well")]
 
 
 @pytest.mark.requirement("webhooks-tell")

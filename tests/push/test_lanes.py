@@ -105,6 +105,14 @@ async def test_dead_receivers_of_one_host_or_owner_leave_places_for_all_others(
 
 
 def test_the_pauses_grow_and_a_receiver_may_ask_for_longer_ones():
+    attempts = [0.0]
+    for attempt in range(1, len(PAUSES) + 1):
+        following = Schedule(uniform=lambda least, _: least).after(
+            Outcome(0, "no answer"), attempt, attempts[-1]
+        )
+        assert following.at is not None
+        attempts.append(following.at)
+    assert attempts == [0.0, 5.0, 30.0, 120.0]
     schedule = Schedule(uniform=lambda _, most: most)
     away = Outcome(0, "no answer")
     at = [schedule.after(away, attempt, 0.0).at for attempt in range(1, len(PAUSES) + 1)]

@@ -306,3 +306,24 @@ async def test_half_of_the_messages_are_told_within_60_ms(shared: TaskRoom):
             took.append(time.monotonic() - accepted)
         # A busy machine may be slower; the benchmark has the figure.
         assert statistics.median(took) < 0.5
+
+
+@pytest.mark.requirement("webhooks-guarded")
+async def test_a_session_adds_none_by_itself_but_its_owner_does_and_it_may_remove_it(
+    shared: TaskRoom,
+):
+    async with receiver() as hook, emptied(shared) as room:
+        open_for(room, hook)
+        given = {"client": "claude", "key": "s-webhooks", "nick": "app-webhooks"}
+        session = (await room.api.post("/v1/sessions", json=given)).json()
+        own, nick = bearer(session["key"]["key"]), session["session"]["nick"]
+        refused = await room.api.post("/v1/webhooks", json={"url": hook.url}, headers=own)
+        assert refused.status_code == 403
+        assert f"--for @{nick}" in refused.json()["remedy"]
+        made = await added(room, hook.url, "message.received", agent=f"@{nick}")
+        assert made["owner"]["nick"] == nick
+        await sent(room, f"@{nick}", "for the session")
+        await hook.until(1)
+        path = f"/v1/webhooks/{made['id']}"
+        assert (await room.api.post(f"{path}/rotate", headers=own)).status_code == 403
+        assert (await room.api.delete(path, headers=own)).status_code == 204

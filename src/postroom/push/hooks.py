@@ -116,7 +116,9 @@ class Told:
         def found() -> Deliveries:
             for row in rows:
                 event = HookEvent.TASK if row.requests else HookEvent.MESSAGE
-                for receiver in self.of(event, "INBOX", row.recipient):
+                # One that is dead already reaches nobody: it is malformed, or its sender may not.
+                reached = [row.recipient] if row.state != State.DEAD.value else []
+                for receiver in self.of(event, "INBOX", *reached):
                     yield receiver, row.seq, row.id
                 if row.receipt:  # it was folded before the message, and its sequence may be passed
                     yield from self._receipt(row)

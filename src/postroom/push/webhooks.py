@@ -101,6 +101,7 @@ class WebhookService:
         self._pusher = pusher
         self._alert = alert
         self._clock = clock
+        self._tested: set[str] = set()
 
     async def open(self) -> None:
         """Seal what an earlier version has stored as it was, and say which secrets are lost."""
@@ -180,7 +181,7 @@ class WebhookService:
 
         Raises:
             NotFound: `me` has no such webhook.
-            Refused: its secret is lost, or its key or owner has gone.
+            Refused: its secret is lost, its key or owner has gone, or a test of its owner's is under way.
         """
         now, pusher = self._clock(), self._pusher
         row, stopped = await self._database.read(
@@ -196,7 +197,13 @@ class WebhookService:
         if stopped or outgoing.fault:
             remedy = f"postroom webhooks rotate {row.id}" if not stopped else "add another webhook"
             raise Refused(stopped or outgoing.fault, remedy=remedy)
-        outcome = await pusher.sender.post(row.url, outgoing.headers, outgoing.body)
+        if row.owner in self._tested:  # else it would be a way to flood whom one likes
+            raise Refused("a test is under way", remedy="try again in a moment")
+        self._tested.add(row.owner)
+        try:
+            outcome = await pusher.sender.post(row.url, outgoing.headers, outgoing.body)
+        finally:
+            self._tested.discard(row.owner)
         if outcome.delivered and row.disabled:
             await self._enable(row)
         return outcome
