@@ -316,7 +316,7 @@ async def test_a_session_adds_none_by_itself_but_its_owner_does_and_it_may_remov
         open_for(room, hook)
         given = {"client": "claude", "key": "s-webhooks", "nick": "app-webhooks"}
         session = (await room.api.post("/v1/sessions", json=given)).json()
-        own, nick = bearer(session["key"]["key"]), session["session"]["nick"]
+        own, nick = bearer(session["api_key"]["key"]), session["nick"]
         refused = await room.api.post("/v1/webhooks", json={"url": hook.url}, headers=own)
         assert refused.status_code == 403
         assert f"--for @{nick}" in refused.json()["remedy"]

@@ -55,7 +55,10 @@ async def add(parts: Parts, body: WebhookBody, me: Principal) -> shapes.NewWebho
 
 @operations.get("/v1/webhooks", Scope.READ)
 async def list_(parts: Parts, me: Principal) -> answers.Webhooks:
-    """List the webhooks of the caller and of the agents that it owns; all, for who operates."""
+    """List the webhooks of the caller and of the agents that it owns.
+
+    All of them, for who operates.
+    """
     found = await parts.webhooks.listed(me)
     return {"webhooks": [view.as_json() for view in found], "next": None}
 
