@@ -65,7 +65,10 @@ async def list_(parts: Parts, me: Principal) -> answers.Webhooks:
 
 @operations.post("/v1/webhooks/{webhook}/test", Scope.SEND, fails=(NotFound, Refused))
 async def test(parts: Parts, webhook: WebhookRef, me: Principal) -> shapes.Attempt:
-    """Send a delivery that tells of nothing, once; a disabled webhook that takes it is told again."""
+    """Send a delivery that tells of nothing, once.
+
+    A disabled webhook that takes it is told again.
+    """
     outcome = await parts.webhooks.test(webhook, me)
     acted_on(about=webhook)
     return {
@@ -79,7 +82,10 @@ async def test(parts: Parts, webhook: WebhookRef, me: Principal) -> shapes.Attem
 async def deliveries(
     parts: Parts, webhook: WebhookRef, me: Principal, limit: Limit = 50
 ) -> answers.Deliveries:
-    """List the last deliveries to a webhook: those that wait first, then those tried, the last first."""
+    """List the last deliveries to a webhook.
+
+    Those that wait come first, then those that were tried, the last first.
+    """
     found = await parts.webhooks.deliveries(webhook, me, limit)
     return {"deliveries": [view.as_json() for view in found], "next": None}
 
