@@ -65,21 +65,19 @@ class Office:
         """A message of Bert's to Anna."""
         self.seq += 1
         now = self.tasks.clock()
-        row = MessageRow(
-            **{
-                "seq": self.seq,
-                "id": new_uid(),
-                "sender": self.tasks.bert.uid,
-                "recipient": self.tasks.anna.uid,
-                "text": text,
-                "message": "{}",
-                "sent_at": now,
-                "stored_at": now,
-                "updated_at": now,
-                "receipt": receipt,
-                **more,
-            }
-        )
+        values: dict[str, Any] = {
+            "seq": self.seq,
+            "id": new_uid(),
+            "sender": self.tasks.bert.uid,
+            "recipient": self.tasks.anna.uid,
+            "text": text,
+            "message": "{}",
+            "sent_at": now,
+            "stored_at": now,
+            "updated_at": now,
+            "receipt": receipt,
+        }
+        row = MessageRow(**(values | more))
 
         def fold(store: Store) -> None:
             store.messages.insert_message(row)
@@ -351,8 +349,9 @@ async def test_no_secret_of_a_receiver_stands_in_the_database(office: Office):
     async with receiver() as hook, tasks.pushing(*at(hook)):
         made = await office.add(hook.url, HookEvent.MESSAGE)
         task = await tasks.task()
-        told_once = {"token": "said-once", "scheme": "Bearer", "credentials": "so-secret"}
-        await tasks.push_to(hook.url, task, **told_once)
+        await tasks.push_to(
+            hook.url, task, token="said-once", scheme="Bearer", credentials="so-secret"
+        )
         kept = await tasks.database.read(in_rows)
         for secret in (made.secret, "said-once", "so-secret"):
             assert secret not in kept

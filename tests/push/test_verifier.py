@@ -86,12 +86,6 @@ async def test_openssl_makes_the_same_signature_of_standard_webhooks(office: Off
     given = got.headers["webhook-signature"].split(" ")
     for secret, expected in zip(secrets, given, strict=False):
         key = base64.b64decode(secret.removeprefix("whsec_")).hex()
-        made = await asyncio.to_thread(
-            subprocess.run,
-            ["openssl", "dgst", "-sha256", "-mac", "HMAC", "-macopt", f"hexkey:{key}", "-binary"],
-            input=signed,
-            capture_output=True,
-            timeout=30,
-            check=True,
-        )
-        assert expected == "v1," + base64.b64encode(made.stdout).decode()
+        command = ["openssl", "dgst", "-sha256", "-mac", "HMAC", "-macopt", f"hexkey:{key}"]
+        made = await asyncio.to_thread(subprocess.check_output, [*command, "-binary"], input=signed)
+        assert expected == "v1," + base64.b64encode(made).decode()
