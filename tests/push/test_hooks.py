@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,11 +19,13 @@ from postroom.protocol.limits import MAX_WEBHOOKS
 from postroom.protocol.principal import KEY, OPERATOR_KEY, USUAL_SCOPES, Principal, Scope
 from postroom.protocol.receipts import State
 from postroom.protocol.webhooks import HookEvent
+from postroom.push.pusher import NOT_THEIRS
 from postroom.push.receivers import SECRET_LOST
 from postroom.push.webhooks import LOST, HookView, WebhookService
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.events import EventRow
+from postroom.store.keys import ApiKey
 from postroom.store.messages import MessageRow
 from postroom.store.ports import Place
 from postroom.store.pushes import ConfigRow
@@ -219,6 +221,30 @@ async def test_an_approval_is_told_to_who_owns_the_agent_and_to_who_operates_and
         assert hers.got[0].said["payload"]["approval_id"] == "b" * 32
         assert hers.got[0].said["payload"]["preview"] == "ls"
         assert (his.got, await office.service.deliveries(bert.row.id, me, 10)) == ([], [])
+
+
+@pytest.mark.requirement("webhooks-guarded")
+async def test_who_owns_an_agent_no_more_is_told_nothing_more_of_it(office: Office):
+    tasks = office.tasks
+    key = ApiKey("k1", tasks.bert.uid, "", "read send", 0.0)
+
+    def owned_by(uid: str) -> Callable[[Store], int]:
+        owned = update(agents).where(agents.c.uid == tasks.anna.uid).values(owner=uid)
+        return lambda store: store.session.run(owned)
+
+    await tasks.database.write(lambda store: store.keys.add(key, "0" * 64))
+    await tasks.database.write(owned_by(tasks.bert.uid))
+    async with receiver() as hook, tasks.pushing(*at(hook)):
+        me = office.me(tasks.bert, "k1")
+        made = await office.service.add(me, tasks.anna.uid, hook.url, [HookEvent.MESSAGE])
+        await office.mail("hers, and his to hear of")
+        await hook.until(1)
+        await tasks.database.write(owned_by(""))
+        await office.mail("hers alone")
+        found = await office.until(made, "delivered", "given-up")
+        assert NOT_THEIRS in [each["reason"] for each in found]
+        (shown,) = await office.service.listed(office.me(tasks.anna))
+        assert (shown.row.disabled, len(hook.got)) == (NOT_THEIRS, 1)
 
 
 async def test_a_message_that_is_dead_when_it_comes_is_told_to_nobody(office: Office):

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import InvalidInput
-from postroom.http.outbound import OutboundPolicy, client_context
+from postroom.errors import AddressRefused, InvalidInput
+from postroom.http.outbound import OutboundPolicy, addresses, client_context
 from postroom.identity.certificates import issue, make_authority
+from postroom.protocol.hosts import canonical_host
 from postroom.webhooks.sender import NOT_OPEN, Sender
 from tests.push.receivers import HANG, OK, Receiver, answering, receiver
 
@@ -95,6 +96,34 @@ async def test_a_private_address_is_refused_unless_the_operator_has_opened_it():
         assert (await sender_for(hook).post(hook.url, [], b"{}")).delivered
 
 
+@pytest.mark.requirement("webhooks-guarded")
+@pytest.mark.parametrize("host", ["metadata.google.internal", "METADATA.goog.", "api.localhost"])
+async def test_a_name_of_a_clouds_metadata_is_refused_without_a_look_at_what_it_means(host: str):
+    async def public(_host: str, _port: int) -> list[str]:
+        raise AssertionError("it was looked up")
+
+    url = f"https://{host}/"
+    with pytest.raises(InvalidInput, match="not at an address"):
+        sender_to(resolve=public).check(url)
+    assert (await sender_to(resolve=public).post(url, [], b"{}")).reason == NOT_OPEN
+    with pytest.raises(AddressRefused):
+        await addresses(canonical_host(host), 443, OutboundPolicy(resolve=public))
+
+
+@pytest.mark.requirement("webhooks-guarded")
+@pytest.mark.parametrize("address", ["169.254.169.254", "fd00:ec2::254", "100.100.100.200"])
+async def test_an_address_of_a_clouds_metadata_is_refused_at_each_attempt(address: str):
+    async def inside(_host: str, _port: int) -> list[str]:
+        return [address]
+
+    sender = sender_to(resolve=inside)
+    sender.check("https://hook.example/")
+    for _ in range(2):
+        outcome = await sender.post("https://hook.example/", [], b"{}")
+        assert outcome.reason == NOT_OPEN
+
+
+@pytest.mark.requirement("webhooks-guarded")
 async def test_a_name_that_means_a_private_address_is_refused_whatever_it_meant_before():
     async with receiver() as hook:
         asked: list[str] = []
@@ -136,6 +165,7 @@ def test_http_is_for_places_that_the_operator_has_opened():
             sender.check(url)
 
 
+@pytest.mark.requirement("webhooks-guarded")
 async def test_a_receiver_with_a_certificate_that_nobody_vouches_for_gets_nothing(tmp_path: Path):
     now = time.time()
     authority = make_authority(["127.0.0.1"], now=now)

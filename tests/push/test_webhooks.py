@@ -293,7 +293,7 @@ async def test_what_is_not_to_be_told_is_refused_when_it_is_named(shared: TaskRo
 
 
 @pytest.mark.requirement("webhooks-tell")
-async def test_half_of_the_messages_are_told_within_60_ms(shared: TaskRoom):
+async def test_a_message_is_told_a_moment_after_it_was_accepted(shared: TaskRoom):
     async with receiver() as hook, emptied(shared) as room:
         open_for(room, hook)
         nick, _, key = await nick_of(room, "fast")
@@ -305,7 +305,7 @@ async def test_half_of_the_messages_are_told_within_60_ms(shared: TaskRoom):
             await hook.until(number + 1)
             took.append(time.monotonic() - accepted)
         # A busy machine may be slower; the benchmark has the figure.
-        assert statistics.median(took) < 0.5
+        assert statistics.median(took) < 0.25
 
 
 @pytest.mark.requirement("webhooks-guarded")

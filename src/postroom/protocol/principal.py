@@ -15,7 +15,7 @@ class Scope(StrEnum):
     """What a key may be used for (docs/security.md, Keys and scopes).
 
     `read`: one's own inbox, chats and tasks, the directory, cards, feeds, blobs that one may read.
-    `send`: messages, posts, announcements, acknowledging, uploading blobs.
+    `send`: messages, posts, announcements, acknowledging, uploading blobs, webhooks.
     `task`: delegating, canceling and answering one's own tasks, taking and updating tasks given to oneself.
     `grant`: letting others in and taking that back, webhooks, keys of one's own, where a program does so by itself.
     `operate`: what is everybody's: workers, all mail and all tasks, dead letters, alerts, audit log, events.

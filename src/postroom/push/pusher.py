@@ -25,8 +25,11 @@ from postroom.protocol.limits import SHORT_ID
 from postroom.protocol.principal import OPERATOR_KEY
 from postroom.push import changes as config_changes
 from postroom.push import hooks
-from postroom.push.receivers import Outgoing, Receiver, lanes_of
+from postroom.push.receivers import Outgoing
+from postroom.push.receivers import Receiver
+from postroom.push.receivers import lanes_of
 from postroom.store.agents import Agent
+from postroom.push.receivers import owns
 from postroom.store.database import Database, Store
 from postroom.store.pushes import DELIVERED, GIVEN_UP, ConfigRow, PushRow
 from postroom.webhooks.lanes import Lane, Lanes
@@ -46,6 +49,10 @@ OUTCOMES = (DELIVERED, FAILED, GIVEN_UP)
 NO_KEY = "the key that it was made with is not valid any more"
 NOT_LET_IN = "the agent of the task does not let in who made it any more"
 NO_OWNER = "who made it has no address any more"
+NOT_THEIRS = "the agent does not belong to who made it any more"
+
+FOR_GOOD = (NO_KEY, NO_OWNER, NOT_THEIRS)
+"""Why a webhook is disabled without a word of its receiver."""
 
 KEPT = 7 * 86400.0
 """Seconds that a webhook's deliveries are kept when they have ended."""
@@ -268,7 +275,7 @@ class Pusher:
 
     async def _stop(self, receiver: Receiver, reason: str, *, gone: bool = False) -> None:
         """Give up what waits for a receiver; a webhook that is `gone`, or may not be told, is disabled."""
-        disable = not isinstance(receiver.row, ConfigRow) and (gone or reason in (NO_KEY, NO_OWNER))
+        disable = not isinstance(receiver.row, ConfigRow) and (gone or reason in FOR_GOOD)
         stop = partial(_stop, receiver=receiver, reason=reason, disable=disable)
         await self._database.write(stop, accounts=False)
 
@@ -322,7 +329,9 @@ def _waiting(store: Store, *, after: str) -> list[tuple[str, Receiver | None]]:
 
 
 def stopped_of(store: Store, receiver: Receiver, now: float) -> str:
-    """Why nothing may go to a receiver any more: its owner, or the key that it was made with, has gone."""
+    """Why nothing may go to a receiver any more: its owner, the key that it was made with, or what they had in common,
+    has gone.
+    """
     owner = store.agents.anywhere(receiver.owner)
     if owner is None or owner.retired:
         return NO_OWNER
@@ -334,7 +343,8 @@ def stopped_of(store: Store, receiver: Receiver, now: float) -> str:
     valid = key is not None and key.revoked_at is None
     if key is None or not valid or (key.expires_at is not None and key.expires_at <= now):
         return NO_KEY
-    return ""
+    theirs = key.uid == receiver.owner or owns(store, key.uid, receiver.owner)
+    return "" if theirs else NOT_THEIRS
 
 
 def _let_in(store: Store, receiver: Receiver, owner: Agent, now: float) -> bool:

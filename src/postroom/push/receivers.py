@@ -69,6 +69,12 @@ def lanes_of(webhook: str) -> list[str]:
     return [f"{webhook}/{stream}" for stream in STREAMS]
 
 
+def owns(store: Store, owner: str, uid: str) -> bool:
+    """Whether an agent belongs to the person `owner`."""
+    found = store.grants.reached(uid)
+    return found is not None and bool(found.owner) and found.owner == owner
+
+
 @dataclass(frozen=True, slots=True)
 class Outgoing:
     """One request to a receiver, signed.

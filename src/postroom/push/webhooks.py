@@ -16,7 +16,7 @@ from postroom.protocol.webhooks import TEST, HookEvent
 from postroom.push import hooks
 from postroom.push.changes import opened_of, place
 from postroom.push.pusher import Pusher, stopped_of
-from postroom.push.receivers import SECRET_LOST, Receiver, lanes_of
+from postroom.push.receivers import SECRET_LOST, Receiver, lanes_of, owns
 from postroom.store.agents import Party
 from postroom.store.database import Database, Store
 from postroom.store.pushes import PENDING, ConfigRow, PushRow
@@ -352,9 +352,3 @@ def _alike(one: HookRow, other: HookRow) -> bool:
     return all(
         getattr(one, name) == getattr(other, name) for name in ("owner", "api_key", "url", "events")
     )
-
-
-def owns(store: Store, owner: str, uid: str) -> bool:
-    """Whether an agent belongs to the person `owner`."""
-    found = store.grants.reached(uid)
-    return found is not None and bool(found.owner) and found.owner == owner

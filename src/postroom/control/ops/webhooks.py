@@ -16,7 +16,7 @@ from postroom.directory.agents import resolve
 from postroom.errors import Forbidden, NotFound, Refused, UnknownRecipient
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Principal, Scope
-from postroom.push.webhooks import owns
+from postroom.push.receivers import owns
 from postroom.store.database import Store
 from postroom_a2a.text import one_line
 
