@@ -25,11 +25,8 @@ from postroom.protocol.limits import SHORT_ID
 from postroom.protocol.principal import OPERATOR_KEY
 from postroom.push import changes as config_changes
 from postroom.push import hooks
-from postroom.push.receivers import Outgoing
-from postroom.push.receivers import Receiver
-from postroom.push.receivers import lanes_of
+from postroom.push.receivers import Outgoing, Receiver, lanes_of, owns
 from postroom.store.agents import Agent
-from postroom.push.receivers import owns
 from postroom.store.database import Database, Store
 from postroom.store.pushes import DELIVERED, GIVEN_UP, ConfigRow, PushRow
 from postroom.webhooks.lanes import Lane, Lanes

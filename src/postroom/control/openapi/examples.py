@@ -159,6 +159,7 @@ VALUES: dict[str, Any] = {
     "Requeued.id": MESSAGE,
     "Status.org": "default",
     "Status.sessions": [],
+    "OwnerAsked.approval": "4f1c2b3a5d6e7f809192a3b4c5d6e7f8",
     "Push.config": "c1",
     "Push.id": "push_4f1c2b3a5d6e7f809192a3b4c5d6e7f8",
     "Push.next_at": None,
