@@ -141,6 +141,7 @@ async def open_installation(
         if org in alerts:  # otherwise the organisation is closing, and the alert is in the log
             await alerts[org](alert)
 
+    decisions = Decisions()
     egress = StreamProxy(open_egress(settings, credentials, Refusals(raise_alert)))
     folder = stack.enter_context(
         tempfile.TemporaryDirectory(
@@ -148,7 +149,7 @@ async def open_installation(
         )
     )
     proxies: dict[str, Proxy] = {
-        "nats": NatsProxy(lambda: host.address, trust.sign_as_proxy),
+        "nats": NatsProxy(lambda: host.address, trust.sign_as_proxy, lets_in=decisions.takes),
         "http": StreamProxy(ControlProxy(WorkerDialer(router).dial)),
         "egress": egress,
     }
@@ -192,6 +193,7 @@ async def open_installation(
         background,
         in_flight,
         pairs=PairLimits(PairBounds.of(settings), note=in_flight.limits.note),
+        decisions=decisions,
     )
 
 

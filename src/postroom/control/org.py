@@ -190,8 +190,11 @@ async def _open_parts(
     registry = CardRegistry(base.admin.jetstream, live_cards, trust.card_key, trust.org)
     search = AgentSearch(base.directory, cards, states, base.callers, registry.signed, sessions.of)
 
+    grants = await _open_grants(base, stack)
+
     def tell() -> None:
         registry.wake()
+        grants.wake()
         base.changes.publish([Change("worker", 0)])
 
     changed.tell = tell
@@ -272,13 +275,7 @@ async def _open_parts(
         audit=await _open_audit(base, stack),
         terminals=terminals,
         iam=iam,
-        grants=Grants(
-            base.database,
-            trust.org,
-            installation.decisions,
-            installation.databases.get,
-            in_flight.cut_grants,
-        ),
+        grants=grants,
         pushes=pushes,
         webhooks=webhooks,
         gate=Gate(
@@ -300,6 +297,16 @@ async def _open_parts(
     installation.opened[trust.org] = parts
     stack.callback(installation.opened.pop, trust.org, None)
     return parts
+
+
+async def _open_grants(base: Base, stack: AsyncExitStack) -> Grants:
+    shared, org = base.installation, base.trust.org
+    cut = shared.in_flight.cut_grants
+    grants = Grants(base.database, org, shared.decisions, shared.databases.get, cut)
+    await grants.refresh()
+    stack.callback(shared.decisions.closed.pop, org, None)
+    base.background.supervise("grants", grants.run)
+    return grants
 
 
 async def _open_sessions(base: Base, outside: OutsideAgents, iam: LocalIAM) -> Sessions:

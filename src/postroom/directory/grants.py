@@ -10,8 +10,15 @@ cases.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager, suppress
+from collections.abc import Generator
+from collections.abc import Iterable
+from contextlib import contextmanager
+from contextlib import suppress
+import math
+import time
+from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 from postroom.errors import NotLetIn, UnknownRecipient
@@ -127,11 +134,67 @@ def _sides(one: Reached | None) -> list[str]:
     return [one.agent.uid, one.owner or NOBODY]
 
 
-class Decisions:
-    """What is being taken because a grant counts. Whoever takes a grant back waits for it: nothing is taken behind."""
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Who in an organisation is reached by grants alone, for what is decided without asking the database.
 
-    def __init__(self) -> None:
+    Attributes:
+        let_in: by the uid of each such agent, until when (epoch seconds) it lets in whom (uids).
+        owners: of all agents of the organisation that belong to somebody, by uid.
+    """
+
+    let_in: Mapping[str, Mapping[str, float]]
+    owners: Mapping[str, str]
+
+    def takes(self, to: str, sender: str, now: float) -> bool:
+        """Whether `to` takes what `sender`, of the same organisation, sends unasked."""
+        let_in = self.let_in.get(to)
+        if let_in is None:
+            return True
+        sides = {sender, self.owners.get(sender, "")} - {""}
+        ours = {to, self.owners.get(to, "")} & sides
+        return bool(ours) or any(let_in.get(side, 0.0) > now for side in sides)
+
+
+NOBODY_CLOSED = Closed({}, {})
+
+
+def closed(store: Store, org: str) -> Closed:
+    """As the database has it now."""
+    known = store.grants.closed(everybody=store.grants.admission(org).grants_only)
+    if not known:
+        return NOBODY_CLOSED
+    owners = store.grants.owners()
+    sides = {uid: (uid, owners.get(uid, NOBODY)) for uid in known}
+    until: dict[str, dict[str, float]] = {}
+    for grant in store.grants.of({side for each in sides.values() for side in each}):
+        words = grant.scopes.split()
+        if grant.revoked_at is None and (GrantScope.MESSAGE in words or GrantScope.TASK in words):
+            ends = math.inf if grant.expires_at is None else grant.expires_at
+            until.setdefault(grant.granter, {})[grant.grantee] = ends
+    let_in = {}
+    for uid, (own, owner) in sides.items():
+        mine, theirs = until.get(own, {}), until.get(owner, {})
+        let_in[uid] = {to: max(mine.get(to, 0.0), theirs.get(to, 0.0)) for to in {*mine, *theirs}}
+    return Closed(let_in, owners)
+
+
+class Decisions:
+    """What is being taken because a grant counts. Whoever takes a grant back waits for it: nothing is taken behind.
+
+    Attributes:
+        closed: who in each open organisation is reached by grants alone: workers send by themselves, and their doors
+            cannot ask the database.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._open: set[asyncio.Future[None]] = set()
+        self._clock = clock
+        self.closed: dict[str, Closed] = {}
+
+    def takes(self, org: str, to: str, sender: str) -> bool:
+        """Whether an agent takes what a worker of `org` sends to it by itself, by what is in memory."""
+        return self.closed.get(org, NOBODY_CLOSED).takes(to, sender, self._clock())
 
     @contextmanager
     def taking(self) -> Generator[None]:

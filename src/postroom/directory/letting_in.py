@@ -6,6 +6,7 @@ words of its granter, and a request is answered alike. So neither is a way to fi
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 import uuid
@@ -13,8 +14,9 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from postroom.directory.agents import resolve
-from postroom.directory.grants import NOBODY, OPEN, Decisions, GrantScope, split
+from postroom.directory.grants import NOBODY, OPEN, Decisions, GrantScope, closed, split
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused
+from postroom.observe.supervision import well
 from postroom.protocol import shapes
 from postroom.protocol.ids import ID_PREFIX, UID, check_address, only_one
 from postroom.protocol.limits import MAX_ASKED_OF, MAX_GRANTS, MAX_REASON
@@ -27,6 +29,9 @@ from postroom_a2a.times import format_time
 
 ASK_AGAIN = 7 * 86400.0
 """Seconds after which who was denied can ask again."""
+
+PAUSE = 1.0
+"""Seconds between two looks at the agents that have come or gone."""
 
 PENDING, ALLOWED, DENIED = "pending", "allowed", "denied"
 """States of a request."""
@@ -87,6 +92,27 @@ class Grants:
         self._elsewhere = elsewhere
         self._cut = cut
         self._clock = clock
+        self._stale = asyncio.Event()
+
+    # ── what workers' doors know ────────────────────────────────────────────────────────────────────────
+
+    async def refresh(self) -> None:
+        """Bring what the doors of workers go by up to date."""
+        found = await self._database.read(lambda store: closed(store, self._org))
+        self._decisions.closed[self._org] = found
+
+    def wake(self) -> None:
+        """Say that an agent came, went, or belongs to somebody else."""
+        self._stale.set()
+
+    async def run(self) -> None:
+        """Follow the agents that come and go, until cancelled."""
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            await self.refresh()
+            well()
+            await asyncio.sleep(PAUSE)
 
     # ── letting in ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -122,7 +148,9 @@ class Grants:
             _put(store, row)
             return _shown_all(store, [row], now)[0]
 
-        return await self._database.write(store_it)
+        made = await self._database.write(store_it)
+        await self.refresh()
+        return made
 
     async def listed(
         self, me: Principal, agent: str = "", *, ended: bool = False
@@ -160,10 +188,12 @@ class Grants:
             row = self._given(store, me, ref)
             if store.grants.revoke(row.id, now):
                 row = replace(row, revoked_at=now)
-            return row, [row.granter, *store.grants.owned(row.granter)], [row.grantee]
+            owned = store.grants.owned
+            granters, grantees = ([uid, *owned(uid)] for uid in (row.granter, row.grantee))
+            return row, granters, grantees
 
         row, granters, grantees = await self._database.write(store_it)
-        await self._decisions.settled()
+        await self._settled()
         self._cut(granters, grantees)
         return (await self._database.read(lambda store: _shown_all(store, [row], now)))[0]
 
@@ -269,7 +299,9 @@ class Grants:
             after = store.grants.request(row.id)
             return _requests(store, [after or row])[0]
 
-        return await self._database.write(store_it)
+        done = await self._database.write(store_it)
+        await self.refresh()
+        return done
 
     # ── who is reached by grants alone ──────────────────────────────────────────────────────────────────
 
@@ -294,8 +326,8 @@ class Grants:
             return {"agent": party.as_json(), "grants_only": itself, "everybody": everybody}
 
         done = await (self._database.read(work) if only is None else self._database.write(work))
-        if only:
-            await self._decisions.settled()
+        if only is not None:
+            await self._settled()
         return done
 
     async def admission(self, change: Callable[[Admission], Admission] | None = None) -> Admission:
@@ -309,10 +341,15 @@ class Grants:
 
         done = await (self._database.read(work) if change is None else self._database.write(work))
         if change is not None:
-            await self._decisions.settled()
+            await self._settled()
         return done
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _settled(self) -> None:
+        """Return when nothing is taken any more by what was before."""
+        await self.refresh()
+        await self._decisions.settled()
 
     def _place(self, org: str) -> Database | None:
         return self._database if org == self._org else self._elsewhere(org)

@@ -42,11 +42,17 @@ class Cause:
 
     Attributes:
         places: the id of a message by its sequence in INBOX, which the acknowledgement carries.
+        heard: the sender of each message that was delivered, by its id.
+        owed: the answers that each of them may still get without a grant.
+        answered: ids of what was sent to them so.
     """
 
     tasks: dict[str, None] = field(default_factory=dict)
     messages: dict[str, None] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
+    heard: dict[str, str] = field(default_factory=dict)
+    owed: dict[str, int] = field(default_factory=dict)
+    answered: dict[str, None] = field(default_factory=dict)
 
     def task_changed(self, task: str, state: str) -> None:
         """The worker has published a record of `task`."""
@@ -55,10 +61,23 @@ class Cause:
         else:
             self.tasks.pop(task, None)
 
-    def delivered(self, message: str, sequence: str) -> None:
+    def delivered(self, message: str, sequence: str, sender: str = "") -> None:
         """The bus has delivered a message to the worker."""
         _add(self.messages, message, None)
         _add(self.places, sequence, message)
+        if sender and message not in self.heard:
+            _add(self.heard, message, sender)
+            _add(self.owed, sender, self.owed.get(sender, 0) + 1)
+
+    def may_answer(self, to: str, message: str) -> bool:
+        """Whether `message` can be an answer to what `to` has sent: one for each; notes that it is."""
+        if message and message in self.answered:
+            return True
+        left = self.owed.get(to, 0)
+        if left:
+            self.owed[to] = left - 1
+            _add(self.answered, message, None)
+        return left > 0
 
     def settled(self, sequence: str) -> None:
         """The worker has acknowledged the message."""

@@ -165,11 +165,11 @@ _RENAMED = prepared(
     )
 )
 _OWNED = prepared(
-    select(agents.c.uid)
-    .select_from(agents.outerjoin(sessions, sessions.c.uid == agents.c.uid))
+    select(_agents.c.uid)
+    .select_from(_agents.outerjoin(_sessions, _sessions.c.uid == _agents.c.uid))
     .where(
-        agents.c.retired_at.is_(None),
-        or_(agents.c.owner == bindparam("person"), sessions.c.owner == bindparam("person")),
+        _agents.c.retired_at.is_(None),
+        or_(_agents.c.owner == bindparam("person"), _sessions.c.owner == bindparam("person")),
     )
 )
 _GONE = prepared(
@@ -178,6 +178,13 @@ _GONE = prepared(
         or_(_agents.c.retired_at.is_not(None), _agents.c.org.contains(SET_ASIDE)),
     )
 )
+_HERE = agents.c.retired_at.is_(None)
+_OWNERS = prepared(
+    select(agents.c.uid, agents.c.owner, sessions.c.owner)
+    .select_from(agents.outerjoin(sessions, sessions.c.uid == agents.c.uid))
+    .where(_HERE)
+)
+_OF_ORG = prepared(select(agents.c.uid, agents.c.grants_only).where(_HERE))
 _SET = prepared(update(agents).where(agents.c.uid == bindparam("who")))
 _ONLY = prepared(select(agents.c.grants_only).where(agents.c.uid == bindparam("uid")))
 _OWNER = prepared(select(agents.c.owner).where(agents.c.uid == bindparam("uid")))
@@ -291,12 +298,21 @@ class GrantStore:
     # ── agents ──────────────────────────────────────────────────────────────────────────────────────────
 
     def owned(self, person: str) -> list[str]:
-        """The uids of the agents and sessions of this organisation that belong to a person."""
+        """The uids of the agents and sessions that belong to a person."""
         return self._session.column(_OWNED, person=person)
 
     def gone(self, uids: Collection[str]) -> set[str]:
         """Those of `uids`, of any organisation, whose address was taken away."""
         return set(self._session.column(_GONE, uids=list(uids)))
+
+    def owners(self) -> dict[str, str]:
+        """To whom the agents of this organisation belong that belong to somebody, by uid."""
+        found = self._session.rows(_OWNERS)
+        return {uid: person or owner for uid, owner, person in found if person or owner}
+
+    def closed(self, *, everybody: bool) -> list[str]:
+        """The uids of the agents of this organisation that are reached by grants alone; with `everybody` of all."""
+        return [uid for uid, only in self._session.rows(_OF_ORG) if only or everybody]
 
     def reached_by_grants_alone(self, uid: str, only: bool | None = None) -> bool:
         """Whether an agent itself says that it is reached by grants alone; `only` changes that."""

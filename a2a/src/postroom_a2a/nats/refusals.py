@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from postroom_a2a.errors import (
+    Forbidden,
     LostUpdate,
     MessageTooLarge,
     PostroomError,
@@ -74,6 +75,8 @@ def of_publish(error: Mapping[str, Any], subject: str, *, first: bool) -> Postro
     if code in _KINDS:
         return of_call(error, f"{subject!r} was not stored")
     # A gateway in between, which passed nothing on, has no code but that of HTTP.
+    if not code and error.get("code") == 403:
+        return Forbidden(_text(error, f"{subject!r} was not stored"))
     refused = code in _NOT_TAKEN or (not code and error.get("code") == 429)
     if refused and first:
         return Refused(_text(error, f"{subject!r} was not stored"))

@@ -28,6 +28,11 @@ SEARCHED = 32
 FLOOD = "more than passes in a second: it is slowed down"
 OVER_HOUR = "more stored bytes than one worker may add in an hour"
 
+NOT_LET_IN = "there is no such agent, or it has not let you in"
+
+LetsIn = Callable[[str, str, str], bool]
+"""Whether, by the word of an organisation, an agent (uid) takes what another one (uid) sends unasked."""
+
 EMPTY = "an empty record"
 """Delivered to another agent, it would end that agent's pull: the server takes an empty message as the end of a
 stream of answers (nats-server, service imports between accounts).
@@ -45,6 +50,7 @@ class ClientPolicy:
     Args:
         journal: takes the records of the piece that is being read.
         nonce: of the server's INFO.
+        lets_in: whether an agent takes what this worker sends unasked.
 
     Attributes:
         answers: lines for the client since `begin`.
@@ -58,7 +64,9 @@ class ClientPolicy:
         conn: GatewayConnection,
         nonce: str,
         sign: Callable[[bytes], bytes],
+        lets_in: LetsIn = lambda _org, _to, _sender: True,
     ) -> None:
+        self._lets_in = lets_in
         self.journal = journal
         self.answers: list[bytes] = []
         self.offences: list[str] = []
@@ -104,17 +112,19 @@ class ClientPolicy:
             return self._deny(
                 verb, reply, size, "Permissions Violation for Publish with Reply of", subject
             )
-        extra = right.extra
+        extra, found = right.extra, b""
         if header:
             if why := self._headers.refusal(data, start, header, task=bool(right.task)):
                 return self._deny_record(verb, subject, size, why)
             if found := message_id(data, start, header):
                 extra += message_field(found)
+        if right.to and not self._reaches(right.to, found):
+            return self._not_let_in(verb, subject, reply, size, stored=right.stored)
         if right.stored:
             if not size:
                 return self._deny_record(verb, subject, size, EMPTY)
             if not self._conn.rate_limit.store(size):
-                return self._refuse(verb, subject, reply, size)
+                return self._refuse(verb, subject, reply, size, 429, OVER_HOUR)
             if right.state:
                 self._conn.cause.task_changed(right.task, right.state)
             else:
@@ -190,17 +200,35 @@ class ClientPolicy:
         self.offences.append(f"{why} in a publish to {shown.decode('ascii')}")
         return False
 
-    def _refuse(self, verb: bytes, subject: bytes, reply: bytes, size: int) -> bool:
-        self.journal.denied(verb, subject, size, OVER_HOUR)
+    def _reaches(self, to: str, message: bytes) -> bool:
+        own = self._conn.spec.uid
+        if to == own or self._lets_in(self._conn.spec.org, to, own):
+            return True
+        return self._conn.cause.may_answer(to, message.decode("ascii", "replace"))
+
+    def _not_let_in(
+        self, verb: bytes, subject: bytes, reply: bytes, size: int, *, stored: bool
+    ) -> bool:
+        if stored:
+            return self._refuse(verb, subject, reply, size, 403, NOT_LET_IN)
+        self.journal.denied(verb, subject, size, NOT_LET_IN)
+        if reply and (sid := self._mailbox(reply)):  # as where nobody listens
+            self.answers.append(b"HMSG %b %b 16 16\r\nNATS/1.0 503\r\n\r\n\r\n" % (reply, sid))
+        return False
+
+    def _refuse(
+        self, verb: bytes, subject: bytes, reply: bytes, size: int, code: int, why: str
+    ) -> bool:
+        self.journal.denied(verb, subject, size, why)
         sid = self._mailbox(reply) if reply else b""
         if sid:
-            error = {"code": 429, "err_code": 0, "description": OVER_HOUR}
+            error = {"code": code, "err_code": 0, "description": why}
             body = json.dumps({"error": error}, separators=(",", ":")).encode()
             self.answers.append(b"MSG %b %b %d\r\n%b\r\n" % (reply, sid, len(body), body))
         else:
             self.answers.append(
                 b"-ERR 'Permissions Violation for Publish to \"%b\": %b'\r\n"
-                % (_UNSHOWN.sub(b"?", subject), OVER_HOUR.encode())
+                % (_UNSHOWN.sub(b"?", subject), why.encode())
             )
         return False
 

@@ -15,7 +15,7 @@ from postroom.gateway.connection import ANSWER, BEAT, LARGEST, GatewayConnection
 from postroom.gateway.nats.audit_records import NatsRecords, message_field, message_id
 from postroom.gateway.nats.client_stream import ClientStream
 from postroom.gateway.nats.greeting import rewritten_info
-from postroom.gateway.nats.policy import FLOOD, ClientPolicy
+from postroom.gateway.nats.policy import FLOOD, ClientPolicy, LetsIn
 from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.server_stream import ServerStream
 from postroom.gateway.nats.side import Side
@@ -39,6 +39,7 @@ class NatsProxy:
     Args:
         address: the bus's, asked for each connection.
         deadlines: for dialling and for the last bytes.
+        lets_in: whether an agent takes what a worker sends unasked.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class NatsProxy:
         address: Callable[[], BusAddress],
         sign: Callable[[bytes], bytes],
         deadlines: DoorDeadlines = DEADLINES,
+        lets_in: LetsIn = lambda _org, _to, _sender: True,
     ) -> None:
+        self._lets_in = lets_in
         self._address = address
         self._sign = sign
         self._deadlines = deadlines
@@ -78,6 +81,7 @@ class NatsProxy:
                 conn,
                 str(upstream.info.get("nonce", "")),
                 self._sign,
+                self._lets_in,
             )
             outward.open(upstream.info, first, alone=upstream.alone)
             inward.open(upstream.rest)
@@ -312,7 +316,9 @@ class ServerSide(Side):
         if found and reply.startswith(self._acks) and subject.startswith(self._inbox):
             sequence = reply[len(self._acks) :].split(b".")[1:2]
             self.conn.cause.delivered(
-                found.decode("utf-8", "replace"), b"".join(sequence).decode("utf-8", "replace")
+                found.decode("utf-8", "replace"),
+                b"".join(sequence).decode("utf-8", "replace"),
+                subject[len(self._inbox) :].decode("utf-8", "replace"),
             )
         self._journal.allowed(
             b"HMSG" if header else b"MSG",

@@ -26,6 +26,7 @@ _TOKEN = rb"[!-)+,\-/-=?-~]+"  # printable, without space, dot and wildcards
 _STORED = tuple(subject for stream in STREAMS for subject in stream.subjects)
 _INTEREST = re.compile(rb"(?:%b|\*)(?:\.(?:%b|\*))*(?:\.>)?" % (_TOKEN, _TOKEN))
 _QUIET = rb"[!#-)+,\-/-=?-\[\]-~]+"  # a token without what JSON would escape
+_REACHES = re.compile(rb"worker\.([0-9a-f]{32})\.(?:inbox|rpc)\.[^.]+").fullmatch
 _LAST = re.compile(_QUIET).fullmatch
 _PLAIN = re.compile(rb"[ !#-\[\]-~]*").fullmatch
 _QUEUE = re.compile(rb"[!-)+,\-./0-=?-~]+")
@@ -46,10 +47,11 @@ class Right:
         stored: whether a stream stores what is published on it.
         task, state: of a record of a task, else "".
         extra: further fields of its audit records, as JSON that begins with a comma.
+        to: uid of another agent that it reaches, in its inbox or at once; else "".
         plumbing: kind of plumbing (`gateway.connection`); "" for a frame with a line of its own.
     """
 
-    __slots__ = ("extra", "plumbing", "said", "state", "stored", "task")
+    __slots__ = ("extra", "plumbing", "said", "state", "stored", "task", "to")
 
     def __init__(self, subject: bytes = b"", *, stored: bool = False, tasks: bool = False) -> None:
         self.said = quoted(subject)
@@ -57,6 +59,8 @@ class Right:
         self.task = self.state = ""
         self.extra = b""
         self.plumbing = _plumbing(subject)
+        found = _REACHES(subject)
+        self.to = found[1].decode("ascii") if found else ""
         if tasks:
             self.task, _, self.state = subject.decode("ascii").split(".", 3)[3].partition(".")
             self.extra = b',"task":"%b"' % quoted(self.task.encode())
