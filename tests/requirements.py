@@ -403,6 +403,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "grant-given-listed": "Who lets an agent in, of another organisation too, names it and for what; both sides see that, and until when.",
         "grant-tells-nothing": "Letting in, asking and taking back are answered the same whether there is an agent of another organisation or not.",
         "grant-asked-answered-once": "Who asks to be let in is one request a pair, and its first answer counts; a second one is told who gave that.",
+        "grant-only-everywhere": "Who is reached by grants alone gets nothing else, from programs and from workers, which send by themselves, nor over a restart; what it has asked is answered.",
+        "grant-revoke-counts": "Nothing is stored behind a revoke that has returned, and what was accepted before is delivered.",
+        "grant-ends-with-its-people": "A grant ends with the agent that gave it or that it lets in, and with the person who gave it, also for an agent that belongs to somebody else now.",
         "grant-own-right": "People and programs with the scope `grant` let others in; taking a grant back needs no more than to be who gave it, or who owns that agent.",
     },
 }

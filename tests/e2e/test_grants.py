@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import secrets
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.e2e.conftest import PostRoom, running_room
+from tests.e2e.conftest import PostRoom, running_room, until
 
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[PostRoom]:
     """A post room with a second organisation, `acme`."""
-    with running_room() as room:
+    with running_room(POSTROOM_LIMIT_PAIR="100000") as room:
         room.run("org", "create", "acme")
         yield room
 
@@ -25,9 +27,17 @@ class Caller:
     """Who calls the API of an organisation with a key of their own."""
 
     def __init__(self, room: PostRoom, org: str, made: dict[str, Any], key: str) -> None:
-        self.uid, self.nick = made["uid"], made["nick"]
-        self._base = room.server["url"] + ("" if org == "default" else f"/orgs/{org}")
+        self.uid, self.nick, self.key = made["uid"], made["nick"], key
+        self._org = org
+        self.moved(room)
         self._headers = {"Authorization": f"Bearer {key}"}
+
+    def moved(self, room: PostRoom) -> None:
+        """The post room has another address now."""
+        self._base = room.server["url"] + ("" if self._org == "default" else f"/orgs/{self._org}")
+
+    def client(self) -> httpx2.Client:
+        return httpx2.Client(base_url=self._base, headers=self._headers)
 
     def ask(self, method: str, path: str, **body: Any) -> httpx2.Response:
         given = body if method in {"POST", "PUT"} else None
@@ -207,3 +217,212 @@ def test_the_commands_let_in_list_ask_answer_and_take_back(house: PostRoom) -> N
     assert "by those alone" in house.run("grants", "only", "on")
     assert house.json("grants", "only")["grants_only"] is True
     assert "by all of its organisation" in house.run("grants", "only", "off")
+
+
+# ── agents that are reached by grants alone ─────────────────────────────────────────────────────────────
+
+# Runs what lies in the workspace as `<name>.call`; its output goes to `<name>.out`, its status to `<name>.code`.
+TYPIST = """
+import json, pathlib, subprocess, sys, threading
+
+def watch():
+    while True:
+        for found in pathlib.Path(".").glob("*.call"):
+            words = json.loads(found.read_text())
+            found.unlink()
+            done = subprocess.run(["postroom-agent", *words], capture_output=True, text=True)
+            pathlib.Path(found.stem + ".out").write_text(done.stdout + done.stderr)
+            pathlib.Path(found.stem + ".part").write_text(str(done.returncode))
+            pathlib.Path(found.stem + ".part").rename(found.stem + ".code")
+        threading.Event().wait(0.02)
+
+threading.Thread(target=watch, daemon=True).start()
+for line in sys.stdin:
+    if json.loads(line)["type"] == "stop":
+        break
+"""
+
+TEMPLATE = """
+[worker]
+name = "{name}"
+[workstation]
+command = ["python3", "/opt/agent/{name}.py"]
+files = ["{name}.py"]
+"""
+
+
+class Typist:
+    """A worker that types what it is told to."""
+
+    def __init__(self, room: PostRoom) -> None:
+        self.nick = f"w-{secrets.token_hex(4)}"
+        text = TEMPLATE.format(name=self.nick)
+        room.run("spawn", room.template(text, self.nick, **{self.nick: TYPIST}))
+        self.uid = room.worker(self.nick)["uid"]
+        self.folder = room.state / "workers" / self.uid / "workspace"
+
+    def types(self, *words: str) -> tuple[int, str]:
+        """Exit status and output of `postroom-agent` with these words."""
+        name = secrets.token_hex(4)
+        part = self.folder / f"{name}.part"
+        part.write_text(json.dumps(words))
+        part.rename(self.folder / f"{name}.call")
+        until((self.folder / f"{name}.code").exists)
+        code = int((self.folder / f"{name}.code").read_text())
+        return code, (self.folder / f"{name}.out").read_text()
+
+
+def texts(caller: Caller) -> list[str]:
+    found = caller.told("GET", "/v1/inbox?unread=false")["messages"]
+    return [message["text"] for message in found]
+
+
+@pytest.mark.requirement("grant-only-everywhere")
+def test_who_is_reached_by_grants_alone_gets_nothing_else_from_programs_and_workers(
+    house: PostRoom,
+) -> None:
+    closed, other, worker = person(house), program(house), Typist(house)
+    closed.told("PUT", "/v1/grants/only", grants_only=True)
+
+    refused = other.ask("POST", "/v1/messages", to=f"@{closed.nick}", text="let me in")
+    code, said = worker.types("send", f"@{closed.nick}", "me too")
+
+    assert (refused.status_code, refused.json()["code"]) == (403, "not-let-in")
+    assert code != 0
+    assert "has not let you in" in said
+    closed.told("POST", "/v1/grants", grantee=f"@{worker.nick}")
+    assert worker.types("send", f"@{closed.nick}", "now")[0] == 0
+    until(lambda: texts(closed) == ["now"])
+    closed.told("DELETE", f"/v1/grants/@{worker.nick}")
+    assert worker.types("send", f"@{closed.nick}", "again")[0] != 0
+
+    # What it has asked it is told, once.
+    closed.told("POST", "/v1/messages", to=f"@{worker.nick}", text="are you there?")
+    until(lambda: worker.types("send", f"@{closed.nick}", "I am")[0] == 0)
+    assert worker.types("send", f"@{closed.nick}", "and more")[0] != 0
+    until(lambda: texts(closed) == ["now", "I am"])
+
+    closed.told("PUT", "/v1/grants/only", grants_only=False)
+    assert worker.types("send", f"@{closed.nick}", "open again")[0] == 0
+    other.told("POST", "/v1/messages", to=f"@{closed.nick}", text="me too")
+
+
+@pytest.mark.requirement("grant-only-everywhere")
+def test_an_organisation_says_it_for_all_of_its_agents_over_a_restart(room: PostRoom) -> None:
+    room.up()
+    asked, asking = person(room), program(room)
+    admitted = room.json("org", "set", "default", "--grants-only", "on")
+    assert admitted == {"registration": "invite", "grants_only": True}
+    asked.told("POST", "/v1/grants", grantee=f"@{asking.nick}")
+    room.run("down")
+    room.up()
+    for one in (asked, asking):
+        one.moved(room)
+
+    asking.told("POST", "/v1/messages", to=f"@{asked.nick}", text="I am let in")
+
+    refused = asked.ask("POST", "/v1/messages", to=f"@{asking.nick}", text="I am not")
+    assert (refused.status_code, refused.json()["code"]) == (403, "not-let-in")
+    assert asked.told("GET", "/v1/grants/only")["everybody"] is True
+    room.run("org", "set", "default", "--grants-only", "off", "--registration", "closed")
+    asked.told("POST", "/v1/messages", to=f"@{asking.nick}", text="now I am")
+    assert room.json("org", "set", "default") == {"registration": "closed", "grants_only": False}
+
+
+@pytest.mark.requirement("grant-revoke-counts")
+def test_of_a_thousand_sends_none_is_stored_behind_a_revoke_that_has_returned(
+    house: PostRoom,
+) -> None:
+    chloe, thomas = person(house), program(house, "acme")
+    chloe.told("POST", "/v1/grants", grantee=thomas.uid)
+    revoked = threading.Event()
+    counts: list[tuple[bool, int]] = []
+
+    def send(count: int) -> None:
+        with thomas.client() as client:
+            for _ in range(count):
+                late = revoked.is_set()
+                answer = client.post(
+                    "/v1/messages", json={"to": f"@{chloe.nick}.default", "text": "x"}
+                )
+                counts.append((late, answer.status_code))
+
+    with ThreadPoolExecutor(8) as pool:
+        sending = [pool.submit(send, 125) for _ in range(8)]
+        until(lambda: len(counts) > 100)
+        chloe.told("DELETE", f"/v1/grants/{thomas.uid}")
+        revoked.set()
+        for each in sending:
+            each.result()
+
+    assert len(counts) == 1000
+    assert {status for late, status in counts if late} == {403}
+    accepted = sum(status in {200, 201} for _, status in counts)
+    assert accepted + sum(status == 403 for _, status in counts) == 1000
+    until(lambda: chloe.told("GET", "/v1/status")["inbox"] == accepted)
+
+
+# ── what becomes of grants ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("grant-ends-with-its-people")
+def test_grants_end_with_who_gave_them_and_an_owner_takes_theirs_along(house: PostRoom) -> None:
+    chloe, maria, bob, thomas = person(house), person(house), program(house), program(house, "acme")
+    house.run("agents", "give", f"@{bob.nick}", f"@{chloe.nick}")
+    own = chloe.told("POST", "/v1/grants", grantee=thomas.uid)
+    of_bob = chloe.told("POST", "/v1/grants", grantee=thomas.uid, granter=bob.nick)
+    to_bob = maria.told("POST", "/v1/grants", grantee=f"@{bob.nick}")
+    sent = thomas.ask("POST", "/v1/messages", to=f"@{bob.nick}.default", text="hello")
+    assert sent.status_code < 300, sent.text
+    assert {one["id"] for one in grants(chloe)} == {own["id"], of_bob["id"], to_bob["id"]}
+    assert maria.ask("DELETE", f"/v1/grants/{of_bob['id']}").status_code == 404
+
+    house.run("agents", "give", f"@{bob.nick}", f"@{maria.nick}")
+
+    assert [one["id"] for one in grants(chloe)] == [own["id"]]
+    refused = thomas.ask("POST", "/v1/messages", to=f"@{bob.nick}.default", text="hello")
+    assert (refused.status_code, refused.json()["code"]) == (403, "not-let-in")
+    house.run("people", "remove", chloe.nick)
+    assert grants(thomas) == []
+    house.run("agents", "remove", bob.nick)
+    assert grants(maria) == []
+    (ended,) = grants(maria, "?ended=true")
+    assert (ended["id"], ended["state"]) == (to_bob["id"], "revoked")
+
+
+@pytest.mark.requirement("grant-given-listed")
+def test_status_shows_both_sides_what_has_ended_and_who_asks(house: PostRoom) -> None:
+    thomas, me = program(house, "acme"), house.server["me"]["nick"]
+    thomas.told("POST", "/v1/grants/requests", granter=f"@{me}.default", reason="tea")
+
+    assert f"asks to be let in: @{thomas.nick}.acme by @{me}" in house.run("status")
+    (asked,) = [
+        each for each in house.json("status")["asking"] if each["grantee"]["uid"] == thomas.uid
+    ]
+    house.run("grants", "answer", asked["id"], "allow")
+    house.run("grants", "revoke", f"@{thomas.nick}.acme")
+
+    assert f"@{thomas.nick}.acme is let in no more by @{me} (revoked" in house.run("status")
+    (seen,) = thomas.told("GET", "/v1/status")["grants"]
+    assert (seen["state"], seen["granter"]["nick"]) == ("revoked", f"{me}.default")
+
+
+@pytest.mark.requirement("grant-given-listed")
+def test_programs_of_other_post_offices_find_grants_under_their_words(house: PostRoom) -> None:
+    bob, alice = program(house, "default", "read", "send", "grant"), program(house, "acme")
+
+    made = bob.told("POST", "/api/authorizations", grantee_id=alice.uid)
+
+    assert (made["granter_id"], made["grantee_id"], made["scopes"]) == (
+        bob.uid,
+        alice.uid,
+        ["message"],
+    )
+    assert alice.ask("POST", "/v1/messages", to=bob.uid, text="hello").status_code < 300
+    assert bob.told("GET", "/api/authorizations")["authorizations"] == [made]
+    assert bob.told("DELETE", f"/api/authorizations/{made['id']}")["revoked_at"]
+    assert alice.ask("POST", "/v1/messages", to=bob.uid, text="hello").status_code == 403
+    late = bob.ask(
+        "POST", "/api/authorizations", grantee_id=alice.uid, expires_at="2020-01-01T00:00:00Z"
+    )
+    assert late.status_code == 422

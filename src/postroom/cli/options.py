@@ -212,6 +212,11 @@ def state_folder() -> Path:
     return default_state().absolute()
 
 
+def choose_org(name: str) -> None:
+    """Have the command be for that organisation."""
+    _remember_org(click.get_current_context(), click.Option(["--org"]), name)
+
+
 def chosen_org() -> str:
     """The chosen organisation, "" for the default one."""
     return click.get_current_context().meta.get(_ORG, "")

@@ -18,7 +18,7 @@ from postroom.settings import DEFAULT_ORG
 from postroom.view.needs import NeedKind, command_of, line_of, needs_of
 from postroom.view.sessions import standing
 from postroom.view.tasks import NOTHING, run_time, short, usage_cell
-from postroom.view.words import ago, natural
+from postroom.view.words import address, ago, natural
 from postroom.view.workers import WEAK, asking, broken, last_word, state_word, told_alerts, urgency
 from postroom.view.workspaces import apart
 from postroom_a2a.text import one_line
@@ -66,6 +66,7 @@ def status_lines(
     if status["deadletters"]:
         count = str(status["deadletters"])
         lines.append(_labelled("dead letters", f"{count} (postroom deadletters list)", width))
+    lines += [fitted(line, width) for line in _grants(status, now)]
     lines += _sessions(status, now, width)
     if not status["workers"]:
         # Who does not operate is told neither the process nor the workers.
@@ -146,6 +147,21 @@ def cut_line(line: str, width: int) -> str:
 
 def _alerts(status: Status, now: float, width: int | None) -> list[str]:
     return [_labelled("alert", alert_line(alert, now), width) for alert in told_alerts(status)]
+
+
+def _grants(status: Status, now: float) -> list[str]:
+    """Who asks to be let in, and which grants have ended within a day."""
+    lines = [
+        f"asks to be let in: {address(each['grantee'])} by {address(each['granter'])}"
+        f" (postroom grants answer {each['id'][:12]} allow)"
+        for each in status.get("asking", [])
+    ]
+    for each in status.get("grants", []):
+        if each["state"] != "valid":
+            ended = f", {ago(each['ended_at'], now)}" if each["ended_at"] else ""
+            pair = f"{address(each['grantee'])} is let in no more by {address(each['granter'])}"
+            lines.append(f"{pair} ({each['state']}{ended})")
+    return lines
 
 
 def _sessions(status: Status, now: float, width: int | None) -> list[str]:

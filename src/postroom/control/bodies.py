@@ -423,6 +423,14 @@ class GrantBody(Body):
     expires_in: ExpiresIn | None = None
 
 
+class AuthorizationBody(Body):
+    """`POST /api/authorizations`: a uid, or an address; `expires_at` is RFC 3339."""
+
+    grantee_id: Address
+    scopes: LetInFor = []
+    expires_at: Annotated[str, Field(max_length=40)] | None = None
+
+
 class GrantRequestBody(Body):
     """`POST /v1/grants/requests`: who is asked, and for what; without scopes for messages alone."""
 
@@ -497,6 +505,12 @@ class NickBody(Body):
     """`POST /v1/agents/{ref}/rename`."""
 
     nick: Name
+
+
+class OwnerBody(Body):
+    """`PUT /v1/agents/{ref}/owner`; `owner` is a person, "" for nobody."""
+
+    owner: Name = ""
 
 
 class CodeBody(Body):

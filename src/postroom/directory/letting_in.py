@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable
@@ -20,8 +21,10 @@ from postroom.observe.supervision import well
 from postroom.protocol import shapes
 from postroom.protocol.ids import ID_PREFIX, UID, check_address, only_one
 from postroom.protocol.limits import MAX_ASKED_OF, MAX_GRANTS, MAX_REASON
-from postroom.protocol.principal import Principal, Scope
+from postroom.protocol.principal import Principal
+from postroom.protocol.principal import Scope
 from postroom.store.agents import Party
+from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.grants import Admission, GrantRequestRow, GrantRow, Reached
 from postroom_a2a.text import one_line
@@ -35,6 +38,11 @@ PAUSE = 1.0
 
 PENDING, ALLOWED, DENIED = "pending", "allowed", "denied"
 """States of a request."""
+
+LATELY = 86400.0
+"""Seconds for which the end of a grant is news."""
+
+MOST_SHOWN = 20
 
 NOT_THERE = "there is no such grant"
 
@@ -170,6 +178,22 @@ class Grants:
             newest = sorted(rows.values(), key=lambda row: (row.made_at, row.id), reverse=True)
             shown = _shown_all(store, newest, now, {row.id for row in received})
             return [each for each in shown if ended or each["state"] == "valid"]
+
+        return await self._database.read(read)
+
+    async def of_late(self, me: Principal) -> tuple[list[shapes.Grant], list[shapes.GrantRequest]]:
+        """What `me` is to know at once: own grants that count or ended within a day, and who asks."""
+        now = self._clock()
+
+        def read(store: Store) -> tuple[list[shapes.Grant], list[shapes.GrantRequest]]:
+            sides = _sides_of(store, me)
+            received = store.grants.to(sides)
+            rows = {row.id: row for row in (*store.grants.of(sides), *received)}
+            late = [row for row in rows.values() if _ended(row, now) > now - LATELY]
+            newest = sorted(late, key=lambda row: (row.made_at, row.id), reverse=True)[:MOST_SHOWN]
+            asked = [row for row in store.grants.asked(sides) if row.state == PENDING]
+            shown = _shown_all(store, newest, now, {row.id for row in received})
+            return shown, _requests(store, asked[:MOST_SHOWN])
 
         return await self._database.read(read)
 
@@ -343,6 +367,33 @@ class Grants:
         if change is not None:
             await self._settled()
         return done
+
+    async def give(self, me: Principal, ref: str, person: str) -> Agent:
+        """Let an agent belong to a person of the organisation, "" for nobody.
+
+        What the one before has let in for it ends.
+
+        Raises:
+            UnknownRecipient: there is no such agent or person.
+            InvalidInput: it is a person, or the other is none.
+            Conflict: it is a session, which belongs to who has it open.
+        """
+        me.require(Scope.ADMIN)
+        now = self._clock()
+
+        def store_it(store: Store) -> Agent:
+            agent = resolve(store, self._org, ref)
+            owner = resolve(store, self._org, person) if person else None
+            if agent.kind == "human" or (owner is not None and owner.kind != "human"):
+                raise InvalidInput("an agent that is no person belongs to a person")
+            if store.sessions.get(agent.uid) is not None:
+                raise Conflict(f"@{agent.nick} is a session: it belongs to who has it open")
+            store.grants.give_to(agent.uid, owner.uid if owner else "", now)
+            return agent
+
+        agent = await self._database.write(store_it)
+        await self._settled()
+        return agent
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -520,6 +571,14 @@ def _shown(
         "expires_at": None if row.expires_at is None else format_time(row.expires_at),
         "ended_at": None if ended is None else format_time(ended),
     }
+
+
+def _ended(row: GrantRow, now: float) -> float:
+    """When it ended; infinite while it counts."""
+    if row.revoked_at is not None:
+        return row.revoked_at
+    over = row.expires_at is not None and row.expires_at <= now
+    return row.expires_at or 0.0 if over else math.inf
 
 
 def _requests(store: Store, rows: Collection[GrantRequestRow]) -> list[shapes.GrantRequest]:

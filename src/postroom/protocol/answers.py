@@ -11,6 +11,7 @@ from postroom.protocol.shapes import (
     AlteredMail,
     Announcement,
     Approval,
+    Authorization,
     Blob,
     ControlRecord,
     Credential,
@@ -215,6 +216,12 @@ class Grants(TypedDict):
 
     grants: list[Grant]
     next: None
+
+
+class Authorizations(TypedDict):
+    """Grants of the caller, the newest first."""
+
+    authorizations: list[Authorization]
 
 
 class GrantRequests(TypedDict):

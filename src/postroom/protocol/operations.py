@@ -16,6 +16,9 @@ from __future__ import annotations
 
 OPERATIONS = {
     "agents.keys": {"route": "GET /.well-known/jwks.json", "help": "Show the keys that Agent Cards and pushes are signed with", "answer": "CardKeys"},
+    "grants.authorizations": {"route": "GET /api/authorizations", "help": "List whom the caller has let in: `GET /v1/grants`", "answer": "Authorizations"},
+    "grants.authorize": {"route": "POST /api/authorizations", "help": "Let an agent in: `POST /v1/grants`", "body": (("grantee_id", "str", ""), ("scopes", "list", ""), ("expires_at", "str", "")), "required": ("grantee_id",), "choices": {"scopes": ("message", "task", "card")}, "answer": "Authorization"},
+    "grants.withdraw": {"route": "DELETE /api/authorizations/{grant}", "help": "Take a grant back: `DELETE /v1/grants/{grant}`", "path": (("grant", "str", "Its id, 4 or more of the first digits, or whom it lets in, as lists show that."),), "answer": "Authorization"},
     "room.livez": {"route": "GET /livez", "help": "Say that the post room listens", "answer": "text/plain"},
     "metrics.read": {"route": "GET /metrics", "help": "Show the metrics of the post room, for Prometheus", "answer": "text/plain"},
     "room.readyz": {"route": "GET /readyz", "help": "Say whether everything is up", "answer": "Ready"},
@@ -30,6 +33,7 @@ OPERATIONS = {
     "agents.set_card": {"route": "PUT /v1/agents/{ref}/card", "help": "Replace the Agent Card of an agent that Postroom does not run", "path": (("ref", "str", "Nick, with or without `@`, or uid."),), "content": "application/json", "answer": "object"},
     "announcements.list": {"route": "GET /v1/agents/{ref}/outbox", "help": "Read what an agent has announced, the oldest first", "path": (("ref", "str", "Nick, with or without `@`, or uid."),), "query": (("limit", "int", "The most entries of the answer."), ("before", "int", "Only what is older than this sequence, such as `next` of another page; 0 for the newest."), ("after", "int", "Only what is newer than this sequence.")), "answer": "Announcements"},
     "announcements.stream": {"route": "GET /v1/agents/{ref}/outbox/stream", "help": "Follow what an agent announces", "path": (("ref", "str", "Nick, with or without `@`, or uid."),), "query": (("after", "int", "Only what is newer than this sequence, such as the id of the last event that was read."),), "answer": "text/event-stream", "events": True},
+    "agents.give": {"route": "PUT /v1/agents/{ref}/owner", "help": "Let an agent belong to a person", "path": (("ref", "str", "Nick, with or without `@`, or uid."),), "body": (("owner", "str", ""),), "answer": "Me"},
     "agents.show_remote": {"route": "GET /v1/agents/{ref}/remote", "help": "Show where and how an agent of other people is called", "path": (("ref", "str", "Nick, with or without `@`, or uid."),), "answer": "RemoteListed"},
     "agents.rename": {"route": "POST /v1/agents/{ref}/rename", "help": "Give an agent that Postroom does not run another nick", "path": (("ref", "str", "Nick, with or without `@`, or uid."),), "body": (("nick", "str", ""),), "required": ("nick",), "answer": "Me"},
     "alerts.clear_all": {"route": "DELETE /v1/alerts", "help": "Clear every alert that stands now", "answer": "Cleared"},

@@ -161,6 +161,18 @@ class Grant(TypedDict):
     ended_at: Time | None
 
 
+class Authorization(TypedDict):
+    """A grant, as other post offices for agents say it; a `grantee_id` is the address where no uid is known."""
+
+    id: str
+    granter_id: str
+    grantee_id: str
+    scopes: list[str]
+    created_at: Time
+    expires_at: Time | None
+    revoked_at: Time | None
+
+
 class GrantRequest(TypedDict):
     """`grantee` asks to be let in by `granter`; `state` is `pending`, `allowed` or `denied`."""
 
@@ -961,9 +973,11 @@ class Status(TypedDict):
 
     `commit` is that of its source, "" where it is not known. `inbox` counts the caller's unread messages.
     `approvals` are the first 20 that are pending, `alerts` the first 10 that stand, `attention` the tasks that wait
-    for an answer, the oldest first. `audit` says why the audit log cannot be written, `bus` that NATS does not
-    answer; "" for no trouble. `background` is the work of the organisation that fails now, for the default one also
-    that of the whole post room. `sessions` are those of the caller, for who operates all.
+    for an answer, the oldest first. `grants` are those of and to the caller and what belongs to the caller, which count
+    or ended within a day; `asking` are the requests for one that wait for an answer. `audit` says why the audit log
+    cannot be written, `bus` that NATS does not answer; "" for no trouble. `background` is the work of the organisation
+    that fails now, for the default one also that of the whole post room. `sessions` are those of the caller, for who
+    operates all.
     """
 
     version: str
@@ -978,6 +992,8 @@ class Status(TypedDict):
     approvals: NotRequired[list[Approval]]
     alerts: list[Alert]
     attention: NotRequired[list[Task]]
+    grants: NotRequired[list[Grant]]
+    asking: NotRequired[list[GrantRequest]]
     audit: NotRequired[str]
     bus: NotRequired[str]
     background: NotRequired[list[Failing]]

@@ -189,6 +189,17 @@ def rename(agent: str, nick: str) -> Answer:
     return done, f"@{agent.removeprefix('@')} is @{done['nick']} now"
 
 
+@command.command("give", short_help="Let such an agent belong to a person, or to nobody.")
+@asks("agents.give", "ref @NICK", "owner [@PERSON]")
+def give(given: Me, owner: str) -> None:
+    """Let @NICK belong to @PERSON, whose grants cover it from then on; without @PERSON to nobody.
+
+    What its owner before has let in for it ends.
+    """
+    whose = f"@{owner.removeprefix('@')}" if owner else "nobody"
+    click.echo(f"@{given['nick']} belongs to {whose}")
+
+
 @command.command("remove", short_help="Take such an agent's address and keys away.")
 @asks("agents.remove", "ref @NICK")
 def remove(gone: Me) -> None:

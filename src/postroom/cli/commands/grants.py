@@ -12,13 +12,13 @@ from postroom.cli.declaring import Answer, Parameter, answers, asks, parameter
 from postroom.cli.options import connect, state_option
 from postroom.cli.output import print_table
 from postroom.lines.text import Cell
-from postroom.view.words import ago, span
+from postroom.view.words import address, ago, span
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
     from postroom.protocol.answers import Asked
-    from postroom.protocol.shapes import Grant, GrantRequest, GrantsOnly, Party
+    from postroom.protocol.shapes import Grant, GrantRequest, GrantsOnly
 
 COLOURS = {"valid": "green", "expired": "yellow", "revoked": "red"}
 SCOPES = ("message", "task", "card")
@@ -76,7 +76,7 @@ def allow(made: Grant, grantee: str) -> None:
     Whether there is such an agent in another organisation, nobody is told.
     """
     end = f", until {made['expires_at']}" if made["expires_at"] else ""
-    said = f"{one_line(grantee, 140)} may reach {_name(made['granter'])}"
+    said = f"{one_line(grantee, 140)} may reach {address(made['granter'])}"
     click.echo(f"{said} for {', '.join(made['scopes'])}{end}: grant {made['id'][:12]}")
 
 
@@ -92,8 +92,8 @@ def listing(found: list[Grant]) -> None:
     rows = [
         [
             Cell(each["id"][:12]),
-            Cell(_name(each["granter"])),
-            Cell(_name(each["grantee"])),
+            Cell(address(each["granter"])),
+            Cell(address(each["grantee"])),
             Cell(",".join(each["scopes"])),
             Cell(each["state"], COLOURS.get(each["state"])),
             Cell(_left(each, now)),
@@ -110,7 +110,7 @@ def revoke(ended: Grant) -> None:
 
     It counts from the next message on; what was accepted stays.
     """
-    click.echo(f"{_name(ended['grantee'])} may no more reach {_name(ended['granter'])}")
+    click.echo(f"{address(ended['grantee'])} may no more reach {address(ended['granter'])}")
 
 
 @command.command("ask", short_help="Ask to be let in.")
@@ -136,8 +136,8 @@ def requests(found: list[GrantRequest]) -> None:
     rows = [
         [
             Cell(each["id"][:12]),
-            Cell(_name(each["grantee"])),
-            Cell(_name(each["granter"])),
+            Cell(address(each["grantee"])),
+            Cell(address(each["granter"])),
             Cell(",".join(each["scopes"])),
             Cell(each["state"] if each["state"] != "pending" else ago(each["asked_at"], now)),
             Cell(one_line(each["reason"], 120)),
@@ -159,7 +159,7 @@ def requests(found: list[GrantRequest]) -> None:
 )
 def answer(done: GrantRequest) -> None:
     """Answer the request REQUEST (an id of `grants requests`): allow or deny. The first answer counts."""
-    click.echo(f"{done['state']}: {_name(done['grantee'])} to reach {_name(done['granter'])}")
+    click.echo(f"{done['state']}: {address(done['grantee'])} to reach {address(done['granter'])}")
 
 
 @command.command("only", short_help="Be reached by grants alone, or by all.")
@@ -181,7 +181,7 @@ def only(switch: str | None, agent: str) -> Answer:
 
 
 def _told(shown: GrantsOnly) -> str:
-    who = _name(shown["agent"])
+    who = address(shown["agent"])
     if shown["grants_only"] or shown["everybody"]:
         why = "" if shown["grants_only"] else ", as all of its organisation are"
         return f"{who} is reached by those alone whom it has let in{why}"
@@ -190,10 +190,6 @@ def _told(shown: GrantsOnly) -> str:
 
 def _said(decision: str) -> str:
     return {"allow": "allowed", "deny": "denied"}.get(decision, decision)
-
-
-def _name(party: Party) -> str:
-    return f"@{one_line(party['nick'], 140)}" if party["nick"] else one_line(party["uid"], 32)
 
 
 def _left(grant: Grant, now: float) -> str:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.declaring import Answer, answers, asks, parameter
-from postroom.cli.options import chosen_login, connect, orgs, pin_file_option, state_option
+from postroom.cli.options import (
+    choose_org,
+    chosen_login,
+    connect,
+    orgs,
+    pin_file_option,
+    state_option,
+)
 from postroom.cli.output import print_json, print_table
 from postroom.errors import EnvironmentFault, InvalidInput
 from postroom.lines.text import Cell
@@ -117,6 +124,32 @@ def _show(name: str, found: list[Opening]) -> None:
     ]
     closed = f"nothing of this machine is open to the keys of {name} but yours"
     print_table(("OPEN", "NAME", "FOR"), rows, empty=closed)
+
+
+@command.command("set", short_help="Say how agents come in, and who reaches them.")
+@answers(
+    _named,
+    parameter(
+        "--registration HOW: Who joins: those with an invite, everybody, or nobody.",
+        type=click.Choice(("invite", "open", "closed")),
+    ),
+    parameter(
+        "--grants-only only SWITCH: Its agents are reached by grants alone (on), or by one another, too.",
+        type=click.Choice(("on", "off")),
+    ),
+    org=False,
+)
+def set_(name: str, registration: str | None, only: str | None) -> Answer:
+    """Say how agents come into the organisation NAME, and who reaches them; without an option it shows that."""
+    choose_org(name)
+    with connect() as client:
+        if registration or only:
+            said = {} if only is None else {"grants_only": only == "on"}
+            admitted = client.admit(registration=registration or "", **said)
+        else:
+            admitted = client.admission()
+    reached = "by grants alone" if admitted["grants_only"] else "by one another, and by grants"
+    return admitted, f"registration {admitted['registration']}; agents are reached {reached}"
 
 
 @command.command("remove", short_help="End an organisation for ever.")

@@ -50,6 +50,11 @@ VALUES: dict[str, Any] = {
             "scopes": ["message"],
         }.items()
     },
+    "Authorization.created_at": TIME,
+    "Authorization.grantee_id": OTHER,
+    "Authorization.granter_id": UID,
+    "Authorization.revoked_at": None,
+    "Authorization.scopes": ["message"],
     "Admission.grants_only": False,
     "Admission.registration": "invite",
     "Asked.asked": True,
@@ -361,6 +366,7 @@ VALUES: dict[str, Any] = {
 BODIES: dict[str, Any] = {
     "AckBody": {"ids": [MESSAGE], "state": "seen"},
     "AdmissionBody": {"registration": "closed"},
+    "AuthorizationBody": {"grantee_id": OTHER, "scopes": ["message"]},
     "AgentBody": {"nick": "ci", "card": {"name": "ci", "description": "Runs the tests."}},
     "AnnouncementBody": {"text": "the build is green"},
     "AnswerBody": {"text": "Monday's, please"},
@@ -393,6 +399,7 @@ BODIES: dict[str, Any] = {
     "NickBody": {"nick": "api"},
     "OpeningBody": {"folder": "/srv/projects", "mode": "direct"},
     "OrgBody": {"name": "acme"},
+    "OwnerBody": {"owner": "@maria"},
     "PersonBody": {"nick": "maria"},
     "PinBody": {"pin": "2846"},
     "PolicyBody": {"pattern": "Bash(npm test *)"},

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from postroom.control.bodies import AgentBody, NickBody, RemoteBody
+from postroom.control.bodies import AgentBody, NickBody, OwnerBody, RemoteBody
 from postroom.control.in_flight import acted_on
 from postroom.control.ops.keys import expiry, told
 from postroom.control.ops.table import ANYONE, Operations
@@ -113,6 +113,18 @@ async def rename(parts: Parts, ref: AgentRef, body: NickBody, me: Principal) -> 
     renamed = await parts.sessions.rename(agent, body.nick.removeprefix("@"))
     acted_on(about=agent.uid)
     return {"uid": renamed.uid, "nick": renamed.nick}
+
+
+@operations.put("/v1/agents/{ref}/owner", Scope.ADMIN, fails=(NotFound, Conflict))
+async def give(parts: Parts, ref: AgentRef, body: OwnerBody, me: Principal) -> shapes.Me:
+    """Let an agent belong to a person.
+
+    The person's grants cover it, and who owns it answers for it. Without `owner` it belongs to nobody. What its owner
+    before has let in for it ends.
+    """
+    agent = await parts.grants.give(me, ref, body.owner)
+    acted_on(about=agent.uid)
+    return {"uid": agent.uid, "nick": agent.nick}
 
 
 @operations.delete("/v1/agents/{ref}", Scope.ADMIN, fails=(NotFound, Conflict))

@@ -40,6 +40,7 @@ async def status(
     """
     everything = me.allows(Scope.OPERATE)
     asked = await parts.approvals.waiting(APPROVALS_SHOWN, me.only)
+    grants, asking = await parts.grants.of_late(me)
     standing = await parts.alerts.standing(ALERTS_SHOWN) if everything else []
     return {
         "version": __version__,
@@ -53,6 +54,8 @@ async def status(
         "inbox": (await parts.office.unread([me.uid])).get(me.uid, 0),
         "attention": [task.as_json() for task in await parts.tasks.attention(me.only)],
         "approvals": [view.as_json() for view in asked],
+        "grants": grants,
+        "asking": asking,
         "audit": parts.audit.trouble if everything else "",
         "bus": _bus(parts),
         "background": [each for some in parts.supervisors for each in some.failing]
