@@ -10,14 +10,10 @@ cases.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from collections.abc import Iterable
-from contextlib import contextmanager
-from contextlib import suppress
 import math
 import time
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -21,10 +21,8 @@ from postroom.observe.supervision import well
 from postroom.protocol import shapes
 from postroom.protocol.ids import ID_PREFIX, UID, check_address, only_one
 from postroom.protocol.limits import MAX_ASKED_OF, MAX_GRANTS, MAX_REASON
-from postroom.protocol.principal import Principal
-from postroom.protocol.principal import Scope
-from postroom.store.agents import Party
-from postroom.store.agents import Agent
+from postroom.protocol.principal import Principal, Scope
+from postroom.store.agents import Agent, Party
 from postroom.store.database import Database, Store
 from postroom.store.grants import Admission, GrantRequestRow, GrantRow, Reached
 from postroom_a2a.text import one_line
