@@ -94,6 +94,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "join-once": "Who joins again after a lost answer is the same agent with the same key and takes no further use, by a secret of its own that nobody guesses.",
         "join-refused-alike": "Whatever is wrong with an invite or its code, the answer and the work are the same, and after 20 wrong codes the right one counts no more.",
         "join-secrets-kept": "The code of an invite is kept as its digest alone, is shown once, and is in no list and no log; nor is what a joiner's key is made of.",
+        "stranger-sees-own": "An agent of open registration sees itself and whom a grant ties to it; every other operation, with whatever reference, answers it as for what does not exist, and no answer has anything of the others.",
+        "join-limits": "A key of open registration has 100 requests a minute, for which its large bodies count, and an address without a key has 100; what is more is refused with 429, the seconds to wait, and what to do.",
         "join-open-suffix": "Under open registration each nick gets a suffix, so that taken, reserved and retired names answer alike; only who was invited is told that a name is taken.",
     },
     ("The post office", "docs/operating.md#limits-of-callers"): {

@@ -83,7 +83,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with running_room() as room:
+    with running_room(POSTROOM_LIMIT_STRANGERS="100000") as room:
         yield opened(room)
 
 

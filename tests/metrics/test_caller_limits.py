@@ -7,7 +7,6 @@ import contextlib
 import pytest
 
 from postroom.control.limits import (
-    AT_ONCE,
     MARKS,
     MAX_CALLERS,
     PATIENCE,
@@ -23,6 +22,7 @@ from postroom.protocol.principal import KEY, OPERATOR_KEY, USUAL_SCOPES, Princip
 
 pytestmark = pytest.mark.requirement("caller-limits")
 HOME = "192.0.2.1"
+AT_ONCE = 60
 
 
 class Clock:
@@ -39,7 +39,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def limits(clock: Clock) -> CallerLimits:
-    return CallerLimits(Bounds(requests=2, burst=10, strangers=1, streams=2), clock)
+    return CallerLimits(Bounds(requests=2, burst=10, strangers=60, streams=2, open=3), clock)
 
 
 def bearer(key: str) -> Principal:
@@ -98,7 +98,7 @@ def test_guesses_are_slow_and_do_not_keep_out_who_has_a_key(
     limits: CallerLimits, clock: Clock
 ) -> None:
     ask(limits, "neighbour")
-    for at in range(int(AT_ONCE)):
+    for at in range(AT_ONCE):
         guess(limits, sha256=f"guess {at}")
     for at in range(50):
         with pytest.raises(TooManyRequests, match="without a valid key"):
@@ -116,7 +116,7 @@ def test_guesses_are_slow_and_do_not_keep_out_who_has_a_key(
 def test_a_key_that_was_good_is_a_guess_once_it_is_refused(limits: CallerLimits) -> None:
     ask(limits, "old")
     guess(limits, sha256="digest of old")  # revoked meanwhile
-    for _ in range(int(AT_ONCE) - 1):
+    for _ in range(AT_ONCE - 1):
         guess(limits)
     with pytest.raises(TooManyRequests, match="without a valid key"):
         guess(limits, sha256="digest of old")
@@ -159,7 +159,7 @@ def test_keys_are_made_at_a_bounded_rate_but_for_the_operator(
 
 
 def test_requests_with_no_key_at_all_are_slow_too(limits: CallerLimits) -> None:
-    for _ in range(int(AT_ONCE)):
+    for _ in range(AT_ONCE):
         limits.failed(Comer.of(HOME, "no key of ours"))
     with pytest.raises(TooManyRequests):
         limits.begin(Comer(HOME))
@@ -167,7 +167,7 @@ def test_requests_with_no_key_at_all_are_slow_too(limits: CallerLimits) -> None:
 
 
 def test_a_network_of_ipv6_counts_as_one_address(limits: CallerLimits) -> None:
-    for at in range(int(AT_ONCE)):
+    for at in range(AT_ONCE):
         guess(limits, f"2001:db8::{at:x}")
     with pytest.raises(TooManyRequests):
         guess(limits, "2001:db8::ffff:1")
@@ -251,3 +251,37 @@ def test_without_bounds_nobody_is_refused() -> None:
         ask(limits, "one")
         guess(limits)
         limits.open_stream("one")
+
+
+def stranger(key: str) -> Principal:
+    return Principal(
+        "a" * 32, "default", "a-7f3a", "external", USUAL_SCOPES, KEY, key, stranger=True
+    )
+
+
+@pytest.mark.requirement("join-limits")
+def test_a_key_of_open_registration_has_so_many_requests_a_minute_its_bodies_and_streams_among_them(
+    limits: CallerLimits, clock: Clock
+) -> None:
+    comer = Comer(HOME, "digest of open", "a" * 32)
+    for _ in range(3):
+        limits.begin(comer)
+        limits.known(comer, stranger("open"))
+    with pytest.raises(TooManyRequests, match=r"3 requests a minute.*open registration") as refused:
+        limits.begin(comer)
+    assert retry_after(refused.value) == 20
+    assert "?wait=" in refused.value.remedy
+    ask(limits, "a member")
+
+    clock.now += 20
+    limits.begin(comer)
+    limits.weigh("open", 64 * 1024, 0)  # as four requests more
+    clock.now += 60
+    with pytest.raises(TooManyRequests):
+        limits.begin(comer)
+    clock.now += 60
+    limits.begin(comer)
+    for _ in range(2):
+        limits.open_stream("open")
+    with pytest.raises(Refused):
+        limits.open_stream("open")

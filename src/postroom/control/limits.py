@@ -32,8 +32,10 @@ from postroom.settings import Settings
 MAX_CALLERS = 4096
 """Keys, and places of guesses, whose rates are kept: of further ones the one that was idle longest is forgotten."""
 
-AT_ONCE = 20.0
-"""Seconds' worth of requests without a valid key that may come at once."""
+MINUTE = 60.0
+
+OPEN_STREAMS = 10
+"""Streams that a key of open registration may have open."""
 
 PIECE = 16 * 1024
 """Bytes of a body that count as one request more."""
@@ -61,7 +63,8 @@ class Bounds:
     Attributes:
         requests: of one key, a second.
         burst: of one key, at once.
-        strangers: requests a second of one address without a valid key.
+        strangers: requests a minute of one address without a valid key.
+        open: requests a minute of one key that came by open registration.
         streams: open streams of one key.
     """
 
@@ -69,6 +72,7 @@ class Bounds:
     burst: float = 0.0
     strangers: float = 0.0
     streams: int = 0
+    open: float = 0.0
 
     @classmethod
     def of(cls, settings: Settings) -> Bounds:
@@ -78,6 +82,7 @@ class Bounds:
             settings.limit_burst,
             settings.limit_strangers,
             settings.limit_streams,
+            settings.limit_open,
         )
 
 
@@ -114,14 +119,15 @@ class CallerLimits:
         self._clock = clock
         self._keys: Rates[str] = Rates(bounds.requests, bounds.burst, MAX_CALLERS)
         self._strangers: Rates[tuple[str, str]] = Rates(
-            bounds.strangers, bounds.strangers * AT_ONCE, MAX_CALLERS
+            bounds.strangers / MINUTE, bounds.strangers, MAX_CALLERS
         )
+        self._open: Rates[str] = Rates(bounds.open / MINUTE, bounds.open, MAX_CALLERS)
         # A quarter of the rate: a body that is counted as one request costs more than a request.
         self._bodies: Rates[str] = Rates(bounds.requests / 4, 0.0, MAX_CALLERS)
         opened = max(10.0, bounds.streams * STREAMS)
         self._opened: Rates[str] = Rates(opened * STREAMS, opened, MAX_CALLERS)
         self._makers: Rates[str] = Rates(MAKING, MAX_API_KEYS, MAX_CALLERS)
-        self._known: dict[str, str] = {}
+        self._known: dict[str, tuple[str, bool]] = {}
         self._streams: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
 
@@ -134,10 +140,10 @@ class CallerLimits:
             TooManyRequests: the key has come too often; or there is none that could be valid, and the address has
                 tried too often.
         """
-        key = self._known.pop(comer.sha256, None)
-        if key is not None:
-            self._known[comer.sha256] = key  # the last to be forgotten now
-            self._count(key)
+        known = self._known.pop(comer.sha256, None)
+        if known is not None:
+            self._known[comer.sha256] = known  # the last to be forgotten now
+            self._count(*known)
         elif not comer.claims and self._bounds.strangers:
             now = self._clock()
             if wait := self._stranger(comer, now).wait(1.0, now):
@@ -155,10 +161,10 @@ class CallerLimits:
         """
         if comer.sha256 in self._known:
             return  # it was counted when it came
-        self._known[comer.sha256] = principal.key_id
+        known = self._known[comer.sha256] = principal.key_id, principal.stranger
         if len(self._known) > MAX_CALLERS:
             del self._known[next(iter(self._known))]
-        self._count(principal.key_id)
+        self._count(*known)
 
     def failed(self, comer: Comer) -> None:
         """The request had no key, or one that is not valid.
@@ -195,16 +201,29 @@ class CallerLimits:
             wait,
         )
 
-    def _count(self, key: str) -> None:
+    def _count(self, key: str, stranger: bool) -> None:
+        now = self._clock()
+        if stranger:
+            self._count_open(key, now)
+            return
         if key == OPERATOR_KEY or not self._bounds.requests:
             return
-        now = self._clock()
         rate = self._keys.of(key, now)
         if not rate.covers(1.0, now):
             self._refuse(
                 "requests",
                 f"more than {self._bounds.requests:g} requests a second came with this key",
                 "ask more slowly, or wait in one request instead of asking again",
+                rate.wait(1.0, now),
+            )
+
+    def _count_open(self, key: str, now: float) -> None:
+        rate = self._open.of(key, now)
+        if not rate.covers(1.0, now):
+            self._refuse(
+                "open",
+                f"more than {self._bounds.open:g} requests a minute came with this key, of open registration",
+                "wait in one request (?wait=) instead of asking again, or ask for an invite",
                 rate.wait(1.0, now),
             )
 
@@ -219,6 +238,9 @@ class CallerLimits:
             TooManyRequests: too many earlier ones wait.
         """
         units = float(size // PIECE + marks // MARKS)
+        if self._open.has(key):
+            self._open.of(key, self._clock()).take(units, self._clock())
+            return 0.0
         if not units or not key or key == OPERATOR_KEY or not self._bounds.requests:
             return 0.0
         now = self._clock()
@@ -244,6 +266,8 @@ class CallerLimits:
             Refused: the key has as many as it may have, or has opened too many of late.
         """
         most = self._bounds.streams
+        if self._open.has(key):
+            most = min(most or OPEN_STREAMS, OPEN_STREAMS)
         if most and self._streams[key] >= most and key != OPERATOR_KEY:
             self.note("streams")
             raise Refused(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from postroom.control.ops.table import Naming
 from postroom.protocol.limits import LONGEST_WAIT, MAX_DETAIL, MAX_LABEL, MAX_PAGE, MAX_WAIT
 
 MAX_SEQUENCE = 2**63 - 1
@@ -67,10 +68,12 @@ SearchText = Annotated[
 ]
 
 Ref = Annotated[
-    str, Field(max_length=MAX_LABEL, description="An agent: nick, with or without `@`, or uid.")
+    str,
+    Field(max_length=MAX_LABEL, description="An agent: nick, with or without `@`, or uid."),
+    Naming(),
 ]
 
-AgentRef = Annotated[str, Field(description="Nick, with or without `@`, or uid.")]
+AgentRef = Annotated[str, Field(description="Nick, with or without `@`, or uid."), Naming()]
 
 MessageRef = Annotated[
     str, Field(description="Its id, or 4 or more of the first digits if only one has them.")

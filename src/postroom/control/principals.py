@@ -7,6 +7,7 @@ operation demands of them stands in the table (`ops.table.Demand`).
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,9 @@ from postroom.control.limits import PAUSE, CallerLimits, Comer
 from postroom.control.ops.table import Operation
 from postroom.control.org_router import WORKER
 from postroom.control.org_router import Scope as AsgiScope
+from postroom.directory.grants import GrantScope
 from postroom.directory.iam import IAMProvider
+from postroom.directory.strangers import check_tied
 from postroom.errors import Forbidden, TooManyRequests, Unauthorized
 from postroom.identity.tokens import digest
 from postroom.protocol.principal import (
@@ -63,12 +66,19 @@ class Gate:
         """
         demand = operation.demand
         if demand.open:
+            if operation.changes or not _has_key(scope):
+                await self._failed(Comer((scope.get("client") or ("",))[0]))
             return None
         if WORKER in scope and not demand.door:
             raise Forbidden("workers may not call this")
         principal = await self.caller(scope)
         if demand.scope is not None:
             principal.require(demand.scope)
+        if principal.stranger and not operation.strangers:
+            raise Forbidden(
+                "this is for members of the organisation, and you came by open registration",
+                remedy="ask who runs the post room for an invite",
+            )
         if operation.streams:
             self.stream(scope)
         return principal
@@ -87,6 +97,12 @@ class Gate:
         if principal.method != DOOR and not principal.guest:
             self.called(principal.uid)
         return principal
+
+    async def sees(self, me: Principal, ref: str, scope: GrantScope | None = None) -> None:
+        """Raise NotLetIn where `me` is a stranger whom no grant ties to the agent `ref`, or none for `scope`."""
+        if me.stranger:
+            now = time.time()
+            await self.database.point(lambda store: check_tied(store, me, ref, now, scope))
 
     async def greet(self, scope: AsgiScope) -> None:
         """Refuse a call without a key of any organisation, before anything of it is read. Raises as `caller`."""
@@ -166,6 +182,10 @@ def for_operator(me: Principal) -> None:
     """Raise Forbidden unless `me` has the operator's key: of other keys the scopes do not matter."""
     if me.key_id != OPERATOR_KEY:
         raise Forbidden("this is for the operator's key alone", remedy="ask the operator")
+
+
+def _has_key(scope: AsgiScope) -> bool:
+    return any(name == b"authorization" for name, _ in scope["headers"])
 
 
 def _bearer(scope: AsgiScope) -> str:

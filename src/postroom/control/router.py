@@ -136,6 +136,10 @@ class Router:
             values[name] = segments[at]
         for name in operation.given:
             values[name] = me if name == "me" else self._given.get(name)
+        if me is not None and me.stranger:
+            for name in operation.naming:
+                if ref := values.get(name):
+                    await self._gate.sees(me, ref)
         return operation, values
 
     def _found(self, method: str, segments: list[str]) -> Operation | None:

@@ -10,11 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from postroom.directory.grants import split
+from postroom.directory.strangers import tied
 from postroom.errors import InvalidInput, InvalidName, NameTaken, NotFound, UnknownRecipient
 from postroom.protocol.blobs import PREFIX, named_in, sha256_of
 from postroom.protocol.content import Content
 from postroom.protocol.ids import UID, check_name, check_nick, check_uid, skeleton
 from postroom.protocol.parts import TEXT, check_takes, kind_of
+from postroom.protocol.principal import Principal
 from postroom.settings import DEFAULT_ORG
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
@@ -128,6 +130,13 @@ class Directory:
         return await self._database.read(
             lambda store: store.agents.all_agents(self.org, retired=retired)
         )
+
+    async def seen_by(self, me: Principal | None) -> Mapping[str, frozenset[str]] | None:
+        """The uids that a stranger sees, with the scopes for which each has let it in; None for who sees everybody."""
+        if me is None or not me.stranger:
+            return None
+        now = self._clock()
+        return await self._database.point(lambda store: tied(store, me, now))
 
     async def retire(self, uid: str) -> None:
         """Take an address away for ever; its name is free again, its messages stay (see `Clerk.sweep`)."""

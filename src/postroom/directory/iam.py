@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from postroom.directory.agents import Directory
+from postroom.directory.grants import OPEN
 from postroom.errors import (
     Conflict,
     Forbidden,
@@ -188,6 +189,7 @@ class LocalIAM(IAMProvider):
             KEY,
             found.id,
             found.expires_at,
+            stranger=found.joined == OPEN,
         )
         return who.visiting() if guest else who
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from postroom.directory.agents import Directory
 from postroom.directory.cards import Card, matches, skills_of
+from postroom.directory.grants import GrantScope
 from postroom.directory.sessions import sees
 from postroom.errors import NotFound
 from postroom.protocol import shapes
@@ -20,6 +21,8 @@ from postroom.protocol.principal import Principal
 from postroom.store.agents import Agent
 from postroom.store.sessions import SessionRow
 from postroom_a2a.times import format_time
+
+CARD = GrantScope.CARD.value
 
 
 class Presences(Protocol):
@@ -64,16 +67,21 @@ class AgentSearch:
         agents of that kind.
 
         An entry is `{"uid", "nick", "kind", "org", "online", "seen_at", "card", "session"}`. People have no card (null)
-        and most agents no session; its folder is for `me` alone, if `me` may see it.
+        and most agents no session; its folder is for `me` alone, if `me` may see it. A stranger sees whom a grant ties
+        to it, and card and presence of who has let it in for that.
         """
         cards = await self._cards("")
+        seen = await self._directory.seen_by(me)
         found = []
         for agent in await self._directory.all():
-            card = cards.get(agent.uid)
+            if seen is not None and agent.uid not in seen:
+                continue
+            shown = seen is None or CARD in seen[agent.uid]
+            card = cards.get(agent.uid) if shown else None
             if (kind and agent.kind != kind) or (card is None and (skill or text)):
                 continue
             if card is None or matches(card, skill=skill, text=text):
-                found.append(self._entry(agent, card, me))
+                found.append(self._entry(agent, card, me, shown=shown))
         return found
 
     async def having(self, skill: str) -> list[tuple[Agent, bool]]:
@@ -89,11 +97,14 @@ class AgentSearch:
     async def entry(self, ref: str, me: Principal | None = None) -> shapes.Listed:
         """The entry of the agent with that nick or uid; `me` as in `find`."""
         agent = await self._directory.resolve(ref)
-        return self._entry(agent, (await self._cards(agent.uid)).get(agent.uid), me)
+        seen = await self._directory.seen_by(me)
+        shown = seen is None or CARD in seen.get(agent.uid, ())
+        card = (await self._cards(agent.uid)).get(agent.uid) if shown else None
+        return self._entry(agent, card, me, shown=shown)
 
-    async def get(self, ref: str) -> shapes.Listed:
+    async def get(self, ref: str, me: Principal | None = None) -> shapes.Listed:
         """The same; NotFound if it has no card."""
-        entry = await self.entry(ref)
+        entry = await self.entry(ref, me)
         if entry["card"] is None:
             raise NotFound(f"@{entry['nick']} has no card")
         return entry
@@ -105,18 +116,21 @@ class AgentSearch:
     def _presence(self, agent: Agent) -> Presences:
         return self._workers if agent.kind == "worker" else self._callers
 
-    def _entry(self, agent: Agent, card: Card | None, me: Principal | None) -> shapes.Listed:
+    def _entry(
+        self, agent: Agent, card: Card | None, me: Principal | None, *, shown: bool = True
+    ) -> shapes.Listed:
+        """`shown` is whether `me` may have its card, and know whether it is there."""
         presence = self._presence(agent)
-        seen = presence.seen_at(agent.uid)
+        seen = presence.seen_at(agent.uid) if shown else None
         return {
             "uid": agent.uid,
             "nick": agent.nick,
             "kind": agent.kind,
             "org": agent.org,
-            "online": presence.there(agent.uid),
+            "online": shown and presence.there(agent.uid),
             "seen_at": None if seen is None else format_time(seen),
             "card": None if card is None else self._sign(card),
-            "session": self._state(agent.uid, me),
+            "session": self._state(agent.uid, me) if shown else None,
         }
 
     def _state(self, uid: str, me: Principal | None) -> shapes.SessionState | None:

@@ -58,6 +58,7 @@ class Principal:
         key_id: of the API key; "" for a worker.
         expires_at: when the key does, in seconds since the epoch; None for never.
         guest: it acts in another organisation than `org`; its nick is then its address, `nick.org`.
+        stranger: it came by open registration: it sees whom a grant ties to it, and nobody else.
     """
 
     uid: str
@@ -69,6 +70,7 @@ class Principal:
     key_id: str = ""
     expires_at: float | None = None
     guest: bool = False
+    stranger: bool = False
 
     @property
     def by(self) -> str:
@@ -95,7 +97,7 @@ class Principal:
     @property
     def only(self) -> str:
         """The uid whose things alone this principal sees; "" for everybody's."""
-        return "" if Scope.OPERATE in self.scopes else self.uid
+        return self.uid if self.stranger or Scope.OPERATE not in self.scopes else ""
 
     def visiting(self) -> Principal:
         """The same caller in another organisation."""
@@ -104,4 +106,4 @@ class Principal:
 
     def sees(self, *parties: str) -> bool:
         """Whether this principal sees what is between `parties` (uids); otherwise it must look absent."""
-        return Scope.OPERATE in self.scopes or self.uid in parties
+        return not self.only or self.uid in parties

@@ -69,6 +69,10 @@ class Rates(Generic[K]):
         self._rate, self._burst, self._most = rate, burst, most
         self._kept: dict[K, Rate] = {}
 
+    def has(self, caller: K) -> bool:
+        """Whether a caller has come, and is not forgotten."""
+        return caller in self._kept
+
     def of(self, caller: K, now: float) -> Rate:
         """The rate of a caller, who is the last to be forgotten now."""
         found = self._kept.pop(caller, None) or Rate(self._rate, self._burst, now)

@@ -157,8 +157,10 @@ class Settings:
     """Requests a second of one API key, once `limit_burst` is used up."""
     limit_burst: int = 10_000
     """Requests of one API key that may come at once."""
-    limit_strangers: int = 20
-    """Requests a second of one address without a valid key; 20 seconds' worth may come at once."""
+    limit_strangers: int = 100
+    """Requests a minute of one address without a valid key; so many may come at once."""
+    limit_open: int = 100
+    """Requests a minute of one API key that came by open registration; so many may come at once."""
     limit_streams: int = 2_000
     """Open streams of one API key."""
     limit_tasks: int = 10_000

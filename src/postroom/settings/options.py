@@ -303,7 +303,14 @@ OPTIONS = (
         "limit_strangers",
         "POSTROOM_LIMIT_STRANGERS",
         ValueKind.COUNT,
-        "requests a second of one address without a valid key; 20 times as many may come at once",
+        "requests a minute of one address without a valid key",
+    ),
+    Option(
+        "limits.open",
+        "limit_open",
+        "POSTROOM_LIMIT_OPEN",
+        ValueKind.COUNT,
+        "requests a minute of one API key that came by [open registration](post-office.md#registration)",
     ),
     Option(
         "limits.streams",

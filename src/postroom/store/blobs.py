@@ -12,16 +12,17 @@ from sqlalchemy import (
     exists,
     false,
     literal,
+    not_,
     or_,
     select,
     update,
 )
 
-from postroom.store.schema import agents, blob_readers, blobs
+from postroom.store.schema import EVERYWHERE, OwnOrg, agents, blob_readers, blobs
 from postroom.store.session import Session, insert_new, upsert, values_of
 
 EVERYBODY = ""
-"""Reader of the operator's uploads: every agent that knows the hash."""
+"""Reader of the operator's uploads: every member of the organisation that knows the hash."""
 
 PAGE = 256
 """The most old blobs of one query."""
@@ -54,9 +55,14 @@ _COLUMNS = [blobs.c[field.name] for field in fields(BlobRow)]
 
 
 def _reads(uid: str) -> ColumnElement[bool]:
-    """Whether `uid` is a reader of the blob of the row."""
+    """Whether `uid` is a reader of the blob of the row; strangers and other organisations are not everybody."""
+    other = EVERYWHERE.agents.c.org != OwnOrg()
+    outside = exists().where(
+        EVERYWHERE.agents.c.uid == uid, or_(EVERYWHERE.agents.c.joined == "open", other)
+    )
     return exists().where(
-        blob_readers.c.sha256 == blobs.c.sha256, blob_readers.c.uid.in_((uid, EVERYBODY))
+        blob_readers.c.sha256 == blobs.c.sha256,
+        or_(blob_readers.c.uid == uid, and_(blob_readers.c.uid == EVERYBODY, not_(outside))),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 
-from sqlalchemy import bindparam, delete, or_, select, update
+from sqlalchemy import and_, bindparam, delete, or_, select, update
 
 from postroom.store.agents import Agent
 from postroom.store.schema import (
@@ -107,6 +107,20 @@ _BETWEEN = prepared(
         among(EVERYWHERE.grants.c.granter, "granters"),
         among(EVERYWHERE.grants.c.grantee, "grantees"),
     )
+)
+_any = EVERYWHERE.grants
+_theirs = (_agents.c.uid, _agents.c.owner, _sessions.c.owner)
+_TIES = prepared(
+    select(_agents.c.uid, _any.c.granter, _any.c.scopes, _any.c.expires_at, _any.c.revoked_at)
+    .select_from(_agents.outerjoin(_sessions, _sessions.c.uid == _agents.c.uid))
+    .join(
+        _any,
+        or_(
+            and_(_any.c.granter.in_(_theirs), among(_any.c.grantee, "sides")),
+            and_(_any.c.grantee.in_(_theirs), among(_any.c.granter, "sides")),
+        ),
+    )
+    .where(_agents.c.retired_at.is_(None))
 )
 _REVOKE = prepared(
     update(grants)
@@ -239,6 +253,15 @@ class GrantStore:
     def hosts(self, grantees: Collection[str]) -> set[str]:
         """The organisations with agents that have let in one of `grantees`, or that belong to one, ended ones too."""
         return set(self._session.column(_HOSTS, grantees=list(grantees)))
+
+    def ties(
+        self, sides: Collection[str]
+    ) -> list[tuple[str, str, str, float | None, float | None]]:
+        """The agents of all organisations that a grant of or to `sides` ties to them, also an ended one.
+
+        Each with that grant's granter, scopes, end and revocation; an owner's grant is one of each of their agents.
+        """
+        return self._session.rows(_TIES, sides=list(sides))
 
     def admission(self, org: str) -> Admission:
         """How agents come into `org`, and whether it is reached by grants alone."""

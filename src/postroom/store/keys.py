@@ -53,6 +53,7 @@ class Bearer:
     nick: str
     kind: str
     retired_at: float | None
+    joined: str
 
 
 _COLUMNS = [api_keys.c[field.name] for field in fields(ApiKey)]

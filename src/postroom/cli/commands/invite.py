@@ -198,9 +198,8 @@ def _say(login: Login, joined: Joined) -> None:
     click.echo(f"next: postroom --url {login.name} inbox")
     click.echo(f"      postroom --url {login.name} send @NICK TEXT")
     if joined["joined"] == "open":
-        click.echo("you reach, and are reached by, whom a grant lets in:")
+        click.echo("you reach who lets you in:")
         click.echo(f"      postroom --url {login.name} grants ask @NICK")
-        click.echo(f"      postroom --url {login.name} grants allow @NICK")
     click.echo(f"a program says Agent({login.name!r})")
 
 

@@ -218,9 +218,9 @@ ALWAYS: tuple[type[PostroomError], ...] = (
 
 
 def _refusals(made: Described, operation: Operation) -> dict[str, Any]:
-    errors = [*ALWAYS, *operation.fails]
+    errors = [*ALWAYS, *operation.fails, TooManyRequests]
     if not operation.demand.open:
-        errors += [Unauthorized, TooManyRequests]
+        errors.append(Unauthorized)
     if operation.streams:
         errors.append(Refused)
     if "parameters" in made or "requestBody" in made:

@@ -30,7 +30,7 @@ Kind = Annotated[
 operations = Operations()
 
 
-@operations.get("/v1/agents", Scope.READ)
+@operations.get("/v1/agents", Scope.READ, strangers=True)
 async def list_(
     parts: Parts, me: Principal, skill: Skill = "", text: Words = "", kind: Kind = ""
 ) -> answers.Agents:
@@ -93,7 +93,7 @@ async def _told_remote(parts: Parts, uid: str, *, added: bool) -> shapes.RemoteL
     return {**await parts.search.entry(uid), "remote": shown, "added": added}
 
 
-@operations.get("/v1/agents/{ref}", Scope.READ, fails=(NotFound,))
+@operations.get("/v1/agents/{ref}", Scope.READ, fails=(NotFound,), strangers=True)
 async def show(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Listed:
     """Show an agent."""
     return await parts.search.entry(ref, me)
@@ -142,16 +142,16 @@ async def remove(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Me:
     return {"uid": agent.uid, "nick": agent.nick}
 
 
-@operations.get("/v1/agents/{ref}/card", Scope.READ, fails=(NotFound,))
-async def card(parts: Parts, ref: AgentRef) -> shapes.Card:
+@operations.get("/v1/agents/{ref}/card", Scope.READ, fails=(NotFound,), strangers=True)
+async def card(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Card:
     """Show the Agent Card of an agent.
 
     It is an A2A 1.0 Agent Card, signed; 404 for an agent without one.
     """
-    return (await parts.search.get(ref))["card"] or {}
+    return (await parts.search.get(ref, me))["card"] or {}
 
 
-@operations.put("/v1/agents/{ref}/card", Scope.SEND, fails=(NotFound,))
+@operations.put("/v1/agents/{ref}/card", Scope.SEND, fails=(NotFound,), strangers=True)
 async def set_card(parts: Parts, ref: AgentRef, card: dict[str, Any], me: Principal) -> shapes.Card:
     """Replace the Agent Card of an agent that Postroom does not run.
 

@@ -100,6 +100,7 @@ async def _take(parts: Parts, request: Request, uid: str, expected: str = "") ->
     fails=(NotFound,),
     answers=(CONTENT, Answer(304, text="The caller has it.")),
     crosses=True,
+    strangers=True,
 )
 @operations.head(
     "/v1/blobs/{sha256}",
@@ -108,6 +109,7 @@ async def _take(parts: Parts, request: Request, uid: str, expected: str = "") ->
     fails=(NotFound,),
     answers=(CONTENT, Answer(304, text="The caller has it.")),
     crosses=True,
+    strangers=True,
 )
 async def get(parts: Parts, sha256: Sha256, request: Request, me: Principal) -> Response:
     """Fetch a content.

@@ -13,7 +13,7 @@ from postroom.protocol.principal import Principal, Scope
 operations = Operations()
 
 
-@operations.get("/v1/deadletters", Scope.READ)
+@operations.get("/v1/deadletters", Scope.READ, strangers=True)
 async def list_(
     parts: Parts, me: Principal, limit: Limit = 50, before: Before = 0
 ) -> answers.Deadletters:
@@ -23,7 +23,7 @@ async def list_(
     return {"deadletters": [letter.as_json() for letter in found], "next": older}
 
 
-@operations.get("/v1/deadletters/{letter}", Scope.READ, fails=(NotFound, Conflict))
+@operations.get("/v1/deadletters/{letter}", Scope.READ, fails=(NotFound, Conflict), strangers=True)
 async def show(parts: Parts, letter: LetterRef, me: Principal) -> shapes.Dead:
     """Show a dead letter."""
     return (await parts.deadletters.get(await parts.deadletters.find(letter, me.only))).as_json()

@@ -47,7 +47,7 @@ Answered = Annotated[bool, Field(description="Also those that are answered.")]
 operations = Operations()
 
 
-@operations.get("/v1/grants", Scope.READ, door=True, fails=(NotFound,))
+@operations.get("/v1/grants", Scope.READ, door=True, fails=(NotFound,), strangers=True)
 async def list_(
     parts: Parts, me: Principal, agent: Ref = "", *, ended: Ended = False
 ) -> answers.Grants:
@@ -66,6 +66,7 @@ async def list_(
     door=True,
     by_owner=True,
     fails=(NotFound, Refused, *STORING),
+    strangers=True,
 )
 async def allow(parts: Parts, body: GrantBody, me: Principal) -> shapes.Grant:
     """Let an agent in.
@@ -75,6 +76,8 @@ async def allow(parts: Parts, body: GrantBody, me: Principal) -> shapes.Grant:
     uid; the answer is the same whether there is one. It takes the place of what the same agent was let in for before.
     Of a program without the scope `grant` its owner is asked (202).
     """
+    if body.granter:
+        await parts.gate.sees(me, body.granter)
     wanted = Wanted(body.scopes, expiry(body.expires_in))
     if not me.is_free:
         meant = await parts.grants.meant(me, body.grantee, body.granter)
@@ -90,7 +93,9 @@ async def allow(parts: Parts, body: GrantBody, me: Principal) -> shapes.Grant:
     return made
 
 
-@operations.delete("/v1/grants/{grant}", Scope.SEND, door=True, fails=(NotFound, Conflict))
+@operations.delete(
+    "/v1/grants/{grant}", Scope.SEND, door=True, fails=(NotFound, Conflict), strangers=True
+)
 async def revoke(parts: Parts, grant: GrantRef, me: Principal) -> shapes.Grant:
     """Take a grant back.
 
@@ -102,7 +107,7 @@ async def revoke(parts: Parts, grant: GrantRef, me: Principal) -> shapes.Grant:
     return ended
 
 
-@operations.get("/v1/grants/requests", Scope.READ, door=True)
+@operations.get("/v1/grants/requests", Scope.READ, door=True, strangers=True)
 async def requests(
     parts: Parts, me: Principal, *, answered: Answered = False
 ) -> answers.GrantRequests:
@@ -113,7 +118,7 @@ async def requests(
     return {"requests": await parts.grants.requests(me, answered=answered), "next": None}
 
 
-@operations.post("/v1/grants/requests", Scope.SEND, door=True, fails=(NotFound,))
+@operations.post("/v1/grants/requests", Scope.SEND, door=True, fails=(NotFound,), strangers=True)
 async def ask(parts: Parts, body: GrantRequestBody, me: Principal) -> answers.Asked:
     """Ask an agent to be let in.
 
@@ -130,6 +135,7 @@ async def ask(parts: Parts, body: GrantRequestBody, me: Principal) -> answers.As
     door=True,
     by_owner=True,
     fails=(NotFound, Conflict, Refused, *STORING),
+    strangers=True,
 )
 async def answer(
     parts: Parts, asked: RequestRef, body: GrantAnswerBody, me: Principal
@@ -152,7 +158,7 @@ async def answer(
     return done
 
 
-@operations.get("/v1/grants/only", Scope.READ, door=True, fails=(NotFound,))
+@operations.get("/v1/grants/only", Scope.READ, door=True, fails=(NotFound,), strangers=True)
 async def only(parts: Parts, me: Principal, agent: Ref = "") -> shapes.GrantsOnly:
     """Show whether an agent is reached by grants alone.
 
@@ -161,13 +167,22 @@ async def only(parts: Parts, me: Principal, agent: Ref = "") -> shapes.GrantsOnl
     return await parts.grants.only(me, agent)
 
 
-@operations.put("/v1/grants/only", Scope.SEND, door=True, by_owner=True, fails=(NotFound, *STORING))
+@operations.put(
+    "/v1/grants/only",
+    Scope.SEND,
+    door=True,
+    by_owner=True,
+    fails=(NotFound, *STORING),
+    strangers=True,
+)
 async def set_only(parts: Parts, body: GrantsOnlyBody, me: Principal) -> shapes.GrantsOnly:
     """Say whether an agent is reached by grants alone.
 
     It is the caller, or an agent of the caller's. To be reached by all again is said by a person, or by a program with
     the scope `grant`; of any other its owner is asked (202).
     """
+    if body.agent:
+        await parts.gate.sees(me, body.agent)
     if not body.grants_only and not me.is_free:
         agent = (await parts.grants.only(me, body.agent))["agent"]
         given = {"grants_only": False, "agent": agent["uid"]}

@@ -30,7 +30,7 @@ AUDITED = 16
 operations = Operations()
 
 
-@operations.get("/v1/inbox", Scope.READ)
+@operations.get("/v1/inbox", Scope.READ, strangers=True)
 async def list_(
     parts: Parts,
     me: Principal,
@@ -53,7 +53,7 @@ async def list_(
     return {"messages": [mail.as_json() for mail in found], "next": last}
 
 
-@operations.get("/v1/inbox/stream", Scope.READ, events={"mail": shapes.Mail})
+@operations.get("/v1/inbox/stream", Scope.READ, events={"mail": shapes.Mail}, strangers=True)
 async def stream(parts: Parts, me: Principal, after: After = 0) -> StreamingResponse:
     """Follow the messages to the caller.
 
@@ -63,7 +63,7 @@ async def stream(parts: Parts, me: Principal, after: After = 0) -> StreamingResp
     return streamed(feed, after)
 
 
-@operations.post("/v1/inbox/ack", Scope.SEND, fails=(*STORING,))
+@operations.post("/v1/inbox/ack", Scope.SEND, fails=(*STORING,), strangers=True)
 async def acknowledge(parts: Parts, body: AckBody, me: Principal) -> answers.Acknowledged:
     """Say that messages were delivered or seen.
 
@@ -75,7 +75,12 @@ async def acknowledge(parts: Parts, body: AckBody, me: Principal) -> answers.Ack
     return {"messages": [mail.as_json() for mail in done.mails], "unknown": list(done.unknown)}
 
 
-@operations.post("/v1/messages/{message_id}/seen", Scope.SEND, fails=(NotFound, Conflict, *STORING))
+@operations.post(
+    "/v1/messages/{message_id}/seen",
+    Scope.SEND,
+    fails=(NotFound, Conflict, *STORING),
+    strangers=True,
+)
 async def seen(parts: Parts, message_id: MessageRef, me: Principal) -> shapes.Mail:
     """Say that a message to the caller was read."""
     named = await parts.office.find(message_id, me.only)

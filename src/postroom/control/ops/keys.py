@@ -27,7 +27,7 @@ Ended = Annotated[bool, Field(description="Also those that are expired or revoke
 operations = Operations()
 
 
-@operations.get("/v1/keys", ANY_KEY, fails=(NotFound,))
+@operations.get("/v1/keys", ANY_KEY, fails=(NotFound,), strangers=True)
 async def list_(
     parts: Parts, me: Principal, agent: Ref = "", *, ended: Ended = False
 ) -> answers.Keys:
@@ -44,7 +44,9 @@ async def list_(
     return {"keys": [_shown(key, agents) for key in found], "next": None}
 
 
-@operations.post("/v1/keys", ANY_KEY, status=201, fails=(NotFound, Conflict, Refused, *PIN))
+@operations.post(
+    "/v1/keys", ANY_KEY, status=201, fails=(NotFound, Conflict, Refused, *PIN), strangers=True
+)
 async def create(parts: Parts, body: KeyBody, me: Principal) -> shapes.NewKey:
     """Make an API key.
 
@@ -54,6 +56,8 @@ async def create(parts: Parts, body: KeyBody, me: Principal) -> shapes.NewKey:
     parts.gate.limits.making(me)
     scopes = _scopes(body, me)
     await check_key(parts, me, scopes, body.pin)
+    if body.agent:
+        await parts.gate.sees(me, body.agent)
     agent = await parts.directory.resolve(body.agent) if body.agent else None
     made = await parts.iam.create_key(
         me,
@@ -66,7 +70,11 @@ async def create(parts: Parts, body: KeyBody, me: Principal) -> shapes.NewKey:
 
 
 @operations.post(
-    "/v1/keys/{key}/rotate", ANY_KEY, status=201, fails=(NotFound, Conflict, Refused, *PIN)
+    "/v1/keys/{key}/rotate",
+    ANY_KEY,
+    status=201,
+    fails=(NotFound, Conflict, Refused, *PIN),
+    strangers=True,
 )
 async def rotate(
     parts: Parts, key: KeyRef, me: Principal, body: ReplacingBody | None = None
@@ -83,7 +91,7 @@ async def rotate(
     return await told(parts, await parts.iam.rotate_key(me, key))
 
 
-@operations.delete("/v1/keys/{key}", ANY_KEY, fails=(NotFound, Conflict))
+@operations.delete("/v1/keys/{key}", ANY_KEY, fails=(NotFound, Conflict), strangers=True)
 async def revoke(parts: Parts, key: KeyRef, me: Principal) -> shapes.Key:
     """Revoke a key.
 

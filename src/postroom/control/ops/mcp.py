@@ -39,7 +39,7 @@ _turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 operations = Operations()
 
 
-@operations.post("/mcp", ANY_KEY, hidden=True)
+@operations.post("/mcp", ANY_KEY, hidden=True, strangers=True)
 async def call(parts: Parts, body: dict[str, Any], request: Request, me: Principal) -> Response:
     """Answer a call of the Model Context Protocol.
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from postroom.control.bodies import MessageBody
 from postroom.control.in_flight import acted_on
-from postroom.control.ops.table import STORING, As, Operations
+from postroom.control.ops.table import STORING, As, Naming, Operations
 from postroom.control.parameters import (
     AgentRef,
     Before,
@@ -35,6 +35,7 @@ With = Annotated[
     str,
     Field(max_length=MAX_LABEL, description="Only what is from or to this agent."),
     As("with"),
+    Naming(),
 ]
 
 
@@ -42,7 +43,11 @@ operations = Operations()
 
 
 @operations.post(
-    "/v1/messages", Scope.SEND, status=201, fails=(NotFound, Conflict, ContentNotTaken, *STORING)
+    "/v1/messages",
+    Scope.SEND,
+    status=201,
+    fails=(NotFound, Conflict, ContentNotTaken, *STORING),
+    strangers=True,
 )
 async def send(parts: Parts, body: MessageBody, me: Principal) -> shapes.Mail:
     """Send a message to an agent.
@@ -65,7 +70,7 @@ async def send(parts: Parts, body: MessageBody, me: Principal) -> shapes.Mail:
     return replace(mail, note=parts.sessions.told(mail.recipient)).as_json()
 
 
-@operations.get("/v1/messages", Scope.READ, fails=(NotFound,))
+@operations.get("/v1/messages", Scope.READ, fails=(NotFound,), strangers=True)
 async def search(
     parts: Parts,
     me: Principal,
@@ -91,7 +96,7 @@ async def search(
     return {"messages": [mail.as_json() for mail in found], "next": older}
 
 
-@operations.get("/v1/messages/{message_id}", Scope.READ, fails=(NotFound, Conflict))
+@operations.get("/v1/messages/{message_id}", Scope.READ, fails=(NotFound, Conflict), strangers=True)
 async def show(
     parts: Parts,
     message_id: MessageRef,
@@ -110,7 +115,7 @@ async def show(
     return (await parts.office.wait(message_id, State(wait), timeout, me.only)).as_json()
 
 
-@operations.get("/v1/chats/{ref}/messages", Scope.READ, fails=(NotFound,))
+@operations.get("/v1/chats/{ref}/messages", Scope.READ, fails=(NotFound,), strangers=True)
 async def chat(
     parts: Parts, ref: AgentRef, me: Principal, limit: Limit = 50, before: Before = 0
 ) -> answers.Mails:

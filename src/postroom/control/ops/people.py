@@ -18,7 +18,7 @@ from postroom_a2a.times import format_time
 operations = Operations()
 
 
-@operations.get("/v1/me", ANY_KEY)
+@operations.get("/v1/me", ANY_KEY, strangers=True)
 async def me(me: Principal) -> shapes.Principal:
     """Show who the caller is, and what they may do."""
     return {

@@ -20,7 +20,9 @@ PushRef = Annotated[str, Field(description="Its id, the `webhook-id` of its atte
 operations = Operations()
 
 
-@operations.get("/v1/tasks/{task}/pushes", Scope.READ, fails=(NotFound, Conflict), crosses=True)
+@operations.get(
+    "/v1/tasks/{task}/pushes", Scope.READ, fails=(NotFound, Conflict), crosses=True, strangers=True
+)
 async def list_(
     parts: Parts, task: TaskRef, me: Principal, after: After = 0, limit: Limit = 50
 ) -> answers.Pushes:
@@ -36,7 +38,11 @@ async def list_(
 
 
 @operations.post(
-    "/v1/tasks/{task}/pushes/{push}/again", Scope.TASK, fails=(NotFound, Conflict), crosses=True
+    "/v1/tasks/{task}/pushes/{push}/again",
+    Scope.TASK,
+    fails=(NotFound, Conflict),
+    crosses=True,
+    strangers=True,
 )
 async def again(parts: Parts, task: TaskRef, push: PushRef, me: Principal) -> shapes.Push:
     """Send a push again at once, whatever became of it."""

@@ -16,7 +16,9 @@ from postroom_a2a.task_state import TaskState
 operations = Operations()
 
 
-@operations.post("/v1/tasks/{task}/status", Scope.TASK, fails=(NotFound, Conflict, *STORING))
+@operations.post(
+    "/v1/tasks/{task}/status", Scope.TASK, fails=(NotFound, Conflict, *STORING), strangers=True
+)
 async def status(parts: Parts, task: TaskRef, body: StatusBody, me: Principal) -> shapes.Task:
     """Say how a task of the caller stands.
 
@@ -28,7 +30,9 @@ async def status(parts: Parts, task: TaskRef, body: StatusBody, me: Principal) -
     return view.as_json()
 
 
-@operations.post("/v1/tasks/{task}/artifacts", Scope.TASK, fails=(NotFound, Conflict, *STORING))
+@operations.post(
+    "/v1/tasks/{task}/artifacts", Scope.TASK, fails=(NotFound, Conflict, *STORING), strangers=True
+)
 async def artifact(parts: Parts, task: TaskRef, body: ArtifactBody, me: Principal) -> shapes.Task:
     """Add an artifact to a task of the caller.
 

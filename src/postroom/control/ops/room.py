@@ -30,7 +30,7 @@ FULL = (
 operations = Operations()
 
 
-@operations.get("/v1/status", Scope.READ)
+@operations.get("/v1/status", Scope.READ, strangers=True)
 async def status(
     parts: Parts, announcement: Callable[[], Announcement], me: Principal
 ) -> shapes.Status:

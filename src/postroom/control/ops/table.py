@@ -100,6 +100,11 @@ class As:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """In the annotation of a field: it names an agent."""
+
+
 @dataclass(frozen=True)
 class Field:
     """A field of an operation.
@@ -161,6 +166,8 @@ class Operation:
         hidden: it is not in the document.
         most: bytes of its body.
         crosses: what its own organisation does not have is asked of those whose guest the caller is.
+        strangers: agents of open registration may call it, too; it shows them nothing but their own and whom a grant
+            ties to them.
     """
 
     call: Callable[..., Any]
@@ -176,6 +183,7 @@ class Operation:
     hidden: bool = False
     most: int = MAX_BODY
     crosses: bool = False
+    strangers: bool = False
 
     @property
     def name(self) -> str:
@@ -231,6 +239,12 @@ class Operation:
         """The fields that are neither of the path nor the body, by the names that callers use."""
         others = {*self.places.values(), self.body and self.body.name}
         return {field.shown: field for field in self._fields if field.name not in others}
+
+    @cached_property
+    def naming(self) -> tuple[str, ...]:
+        """The fields of path and query that name an agent."""
+        named = ((field.name, getattr(field.hint, "__metadata__", ())) for field in self._fields)
+        return tuple(name for name, marks in named if any(isinstance(m, Naming) for m in marks))
 
     @cached_property
     def _fields(self) -> tuple[Field, ...]:

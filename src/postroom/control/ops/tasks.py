@@ -24,6 +24,7 @@ from postroom.control.parameters import (
 from postroom.control.parts import Parts
 from postroom.control.task_messages import messages_of
 from postroom.control.visits import following, giving, sending
+from postroom.directory.grants import GrantScope
 from postroom.errors import Conflict, ContentNotTaken, NotFound
 from postroom.feed.events import streamed
 from postroom.feed.records import TaskFeed
@@ -56,7 +57,11 @@ operations = Operations()
 
 
 @operations.post(
-    "/v1/tasks", Scope.TASK, status=201, fails=(NotFound, Conflict, ContentNotTaken, *STORING)
+    "/v1/tasks",
+    Scope.TASK,
+    status=201,
+    fails=(NotFound, Conflict, ContentNotTaken, *STORING),
+    strangers=True,
 )
 async def delegate(parts: Parts, body: TaskBody, me: Principal) -> shapes.Task:
     """Give a task to an agent.
@@ -65,6 +70,8 @@ async def delegate(parts: Parts, body: TaskBody, me: Principal) -> shapes.Task:
     task goes to an agent whose card has the skill with that id: one that is online before one that is not, then the one
     with the fewest open tasks. 201 says that the request is on disk; a request with a `key` can be repeated.
     """
+    if me.stranger:
+        await parts.gate.sees(me, body.to, GrantScope.TASK)
     said = body.content
     if body.context and not said.thread:
         said = replace(said, thread=body.context)
@@ -76,7 +83,7 @@ async def delegate(parts: Parts, body: TaskBody, me: Principal) -> shapes.Task:
     return visit.shown(view.as_json())
 
 
-@operations.get("/v1/tasks", Scope.READ, fails=(NotFound,))
+@operations.get("/v1/tasks", Scope.READ, fails=(NotFound,), strangers=True)
 async def list_(
     parts: Parts,
     me: Principal,
@@ -109,7 +116,9 @@ async def list_(
     return {"tasks": [view.as_json() for view in found], "next": older}
 
 
-@operations.get("/v1/tasks/{task}", Scope.READ, fails=(NotFound, Conflict), crosses=True)
+@operations.get(
+    "/v1/tasks/{task}", Scope.READ, fails=(NotFound, Conflict), crosses=True, strangers=True
+)
 async def show(
     parts: Parts,
     task: TaskRef,
@@ -139,7 +148,9 @@ async def show(
     return shown
 
 
-@operations.get("/v1/tasks/{task}/events", Scope.READ, fails=(NotFound, Conflict), crosses=True)
+@operations.get(
+    "/v1/tasks/{task}/events", Scope.READ, fails=(NotFound, Conflict), crosses=True, strangers=True
+)
 async def events(
     parts: Parts, task: TaskRef, me: Principal, after: After = 0, limit: Limit = 50
 ) -> answers.TaskEvents:
@@ -155,6 +166,7 @@ async def events(
     fails=(NotFound, Conflict),
     crosses=True,
     events={"update": shapes.TaskEvent, "trouble": shapes.Trouble},
+    strangers=True,
 )
 async def stream(parts: Parts, task: TaskRef, me: Principal, after: After = 0) -> StreamingResponse:
     """Follow a task until it ends.
@@ -166,7 +178,13 @@ async def stream(parts: Parts, task: TaskRef, me: Principal, after: After = 0) -
     return streamed(TaskFeed(parts.changes, parts.tasks, parts.bus, named), after)
 
 
-@operations.get("/v1/tasks/{task}/messages", Scope.READ, fails=(NotFound, Conflict), crosses=True)
+@operations.get(
+    "/v1/tasks/{task}/messages",
+    Scope.READ,
+    fails=(NotFound, Conflict),
+    crosses=True,
+    strangers=True,
+)
 async def messages(parts: Parts, task: TaskRef, me: Principal) -> answers.TaskMessages:
     """Read the messages that belong to a task, the oldest first.
 
@@ -202,7 +220,11 @@ async def retry(
 
 
 @operations.post(
-    "/v1/tasks/{task}/cancel", Scope.TASK, fails=(NotFound, Conflict, *STORING), crosses=True
+    "/v1/tasks/{task}/cancel",
+    Scope.TASK,
+    fails=(NotFound, Conflict, *STORING),
+    crosses=True,
+    strangers=True,
 )
 async def cancel(
     parts: Parts, task: TaskRef, me: Principal, body: CancelBody | None = None
@@ -225,6 +247,7 @@ async def cancel(
     Scope.TASK,
     fails=(NotFound, Conflict, ContentNotTaken, *STORING),
     crosses=True,
+    strangers=True,
 )
 async def answer(parts: Parts, task: TaskRef, body: AnswerBody, me: Principal) -> shapes.Task:
     """Answer the question of a task.
