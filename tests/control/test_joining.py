@@ -98,7 +98,9 @@ async def test_who_has_link_and_code_joins_with_an_address_and_a_key_of_its_own(
         assert (me["uid"], me["scopes"]) == (who["uid"], ["read", "send"])
         sent = await mine.post("/v1/messages", json={"to": "@maria", "text": "I am here"})
         assert sent.status_code == 201
+        assert "unverified_email" not in (await mine.get("/v1/agents/chloe-mail")).json()
     shown = (await shared.api.get("/v1/agents/chloe-mail")).json()
+    assert shown["unverified_email"] == "c@example.org"
     assert shown["card"]["description"] == "Sorts the mail."
     act = next(one for one in acts(shared) if one.url == "/v1/join")
     assert (act.by, act.principal, act.nick, act.status) == (API, who["uid"], "chloe-mail", 201)

@@ -159,6 +159,10 @@ class Joining:
             return "tried"
         return "expired" if row.expires_at <= self._clock() else "valid"
 
+    async def email(self, uid: str) -> str:
+        """What an agent says of its owner, "" for nothing. Nobody has checked it."""
+        return await self._database.point(lambda store: store.invites.email(uid))
+
     # ── coming in ───────────────────────────────────────────────────────────────────────────────────────
 
     async def join(self, who: Joiner) -> Joined:

@@ -218,12 +218,14 @@ class Listed(Agent):
     """An agent in a list: `card` is its signed Agent Card, `online` whether it takes messages now.
 
     `seen_at` is its last sign of life, null for none. People have no card. `session` is null for agents that are none.
+    `unverified_email` is what an agent that joined says of its owner; who administers has it from `GET /v1/agents/{ref}`.
     """
 
     online: bool
     seen_at: Time | None
     card: Card | None
     session: SessionState | None
+    unverified_email: NotRequired[str]
 
 
 class Remote(TypedDict):

@@ -216,7 +216,7 @@ class AgentStore:
         retired = (
             update(agents)
             .where(agents.c.uid == uid, agents.c.retired_at.is_(None))
-            .values(retired_at=at)
+            .values(retired_at=at, owner_email="")
         )
         return self._session.run(retired) == 1
 

@@ -18,7 +18,7 @@ from sqlalchemy import (
     update,
 )
 
-from postroom.store.schema import EVERYWHERE, OwnOrg, agents, blob_readers, blobs
+from postroom.store.schema import EVERYWHERE, agents, blob_readers, blobs
 from postroom.store.session import Session, insert_new, upsert, values_of
 
 EVERYBODY = ""
@@ -56,7 +56,7 @@ _COLUMNS = [blobs.c[field.name] for field in fields(BlobRow)]
 
 def _reads(uid: str) -> ColumnElement[bool]:
     """Whether `uid` is a reader of the blob of the row; strangers and other organisations are not everybody."""
-    other = EVERYWHERE.agents.c.org != OwnOrg()
+    other = not_(exists().where(agents.c.uid == uid))
     outside = exists().where(
         EVERYWHERE.agents.c.uid == uid, or_(EVERYWHERE.agents.c.joined == "open", other)
     )

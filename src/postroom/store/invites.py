@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from postroom.store.schema import agents, invites
 from postroom.store.session import Session, prepared, values_of
+
+KEPT = 90 * 86400.0
+"""Seconds that an invite is kept after its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ _OF_ID = invites.c.id == bindparam("named")
 _BY_ID = prepared(select(*_INVITE).where(_OF_ID))
 _ALL = prepared(select(*_INVITE).order_by(invites.c.made_at.desc(), invites.c.id))
 _NEW = prepared(insert(invites))
+_FORGET = prepared(delete(invites).where(invites.c.expires_at < bindparam("before")))
 _TRIED = prepared(update(invites).where(_OF_ID).values(tries=invites.c.tries + bindparam("wrong")))
 _USE = prepared(
     update(invites)
@@ -71,7 +75,6 @@ _COUNT = prepared(
         agents.c.retired_at.is_(None),
     )
 )
-_WAY = prepared(select(agents.c.joined).where(agents.c.uid == bindparam("who")))
 _EMAIL = prepared(select(agents.c.owner_email).where(agents.c.uid == bindparam("who")))
 
 
@@ -82,7 +85,8 @@ class InviteStore:
         self._session = session
 
     def add(self, row: InviteRow) -> None:
-        """Store a new invite."""
+        """Store a new invite, and forget those that were over long before."""
+        self._session.run(_FORGET, {"before": row.made_at - KEPT})
         self._session.run(_NEW, values_of(row))
 
     def get(self, invite: str) -> InviteRow | None:
@@ -111,10 +115,6 @@ class InviteStore:
         """Store how an agent has come in, what it says of its owner, and whether grants alone lead to it."""
         values = {"who": uid, "way": way, "email": email, "closed": closed}
         self._session.run(_JOINED, values)
-
-    def way(self, uid: str) -> str:
-        """How an agent has come in: `invite`, `open`, or "" for one that did not join."""
-        return self._session.scalar(_WAY, who=uid) or ""
 
     def email(self, uid: str) -> str:
         """What an agent says of its owner, "" for nothing. Nobody has checked it."""

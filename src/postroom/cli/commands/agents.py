@@ -70,6 +70,8 @@ def _lines(found: Listed, agent: str, server: str) -> Iterator[str]:
     yield f"@{found['nick']}: {found['kind']}, {'online' if found['online'] else 'offline'}"
     yield f"uid          {found['uid']}"
     yield f"last seen    {found['seen_at'] or '-'}"
+    if email := found.get("unverified_email"):
+        yield f"owner        {one_line(email, 254)}, as it says itself: nobody has checked it"
     if session := found.get("session"):
         state = standing(session, online=found["online"])
         yield f"session      {state}, {whereabouts(session, time.time())}"

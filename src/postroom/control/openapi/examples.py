@@ -349,6 +349,7 @@ VALUES: dict[str, Any] = {
     "NewInvite.link": "https://box.example:4281/join/8f2c1a90b7d3e456",
     "NewInvite.code": "k7m2q-x9c4t-b6h3n-p8d5w",
     "Joined.joined": "invite",
+    "unverified_email": "chloe@example.org",
     "KeyCode.expires_at": TIME,
     "KeyCode.code": "k7m2q-x9c4t-b6h3n-p8d5w",
     "NewKey.id": "k3f9a1",

@@ -96,7 +96,10 @@ async def _told_remote(parts: Parts, uid: str, *, added: bool) -> shapes.RemoteL
 @operations.get("/v1/agents/{ref}", Scope.READ, fails=(NotFound,), strangers=True)
 async def show(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Listed:
     """Show an agent."""
-    return await parts.search.entry(ref, me)
+    entry = await parts.search.entry(ref, me)
+    if me.allows(Scope.ADMIN) and (email := await parts.joining.email(entry["uid"])):
+        return {**entry, "unverified_email": email}
+    return entry
 
 
 @operations.post("/v1/agents/{ref}/rename", Scope.SEND, fails=(NotFound, Conflict))
