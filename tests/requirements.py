@@ -122,6 +122,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "webhooks-guarded": "Nothing goes to a URL of this machine, a private network or a cloud's metadata, whatever its name means when it is called; a webhook is its owner's alone, ends with its key, and is disabled when its receiver wants no more.",
         "secrets-sealed": "Secrets of webhooks and push notification configs stand sealed in the database, a restored backup opens them, and of those whose key is lost people are told; nothing goes out unsigned.",
     },
+    ("The post office", "docs/api.md#inbox"): {
+        "post-sender-told": "Who sent a message that nobody takes is told for how long it waits and why, once for each recipient until it is taken; of an agent people are alerted, too.",
+    },
     ("The post office", "docs/security.md#messages-in-the-database"): {
         "post-message-genuine": "A message that somebody has changed in the database is shown to nobody, named by `postroom admin verify` and by an alert, and mended from the log where that still has it; so after a rotation of the key, a restore elsewhere and an update.",
     },

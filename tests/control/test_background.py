@@ -48,6 +48,7 @@ DATABASE, BUS, DISK = "database", "bus", "disk"
 
 WORK: dict[str, tuple[str, ...]] = {
     "accounts": (BUS,),
+    "altered-messages": (),  # begins when one was read
     "approvals": (DATABASE,),
     "audit": (),  # its trouble is that of the audit log, with an alert of its own
     "audit-alarm": (BUS, DISK),
@@ -59,8 +60,8 @@ WORK: dict[str, tuple[str, ...]] = {
     "dead-letters": (DATABASE,),
     "expiry": (DATABASE,),
     "fold": (DATABASE, DISK),
-    "notes": (DATABASE,),
     "outages": (),
+    "patience": (DATABASE,),
     "push-lanes": (),  # each receiver's step is tried again by itself
     "pushes": (DATABASE, DISK),
     "registry": (BUS,),
@@ -69,7 +70,6 @@ WORK: dict[str, tuple[str, ...]] = {
     "sessions": (DATABASE, DISK),
     "silent-tasks": (DATABASE,),
     "spans": (DATABASE,),
-    "stale": (DATABASE,),
     "task-news": (DATABASE,),
     TELLING: (),
     "uses-of-keys": (DATABASE, DISK),

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from postroom.errors import BusDisconnected
-from postroom.mail.clerk import Expiry, Stale
+from postroom.mail.clerk import Expiry
+from postroom.mail.patience import Patience, Waits
 from postroom.projection.changes import ALERTS, Change, Changes
 from postroom.projection.due import LONGEST_SLEEP, Due, Watch
-from postroom.protocol.receipts import State
+from postroom.projection.submit import append_alert
+from postroom.protocol import subjects
+from postroom.protocol.receipts import Receipt, State
 from postroom.store.messages import MessageRow
-from tests.mail.desk import BACKENDS, SECONDS, running, running_desk
+from tests.mail.desk import BACKENDS, SECONDS, Desk, running, running_desk
 from tests.supervised import supervised
 
 pytestmark = pytest.mark.anyio
+
+
+def patience(desk: Desk, after: float, waits: Waits | None = None) -> Patience:
+    alert = partial(append_alert, desk.bus)
+    return Patience(desk.database, desk.clerk, alert, after, waits)
 
 
 @pytest.mark.requirement("mail-offline-waits")
@@ -66,7 +75,7 @@ async def test_an_agent_that_takes_no_messages_raises_one_alert_until_it_does(
         await bob.receipt(taken, State.DELIVERED)
         await desk.office.wait(taken.id, State.DELIVERED, SECONDS)
         sent = [await desk.office.send(maria.uid, "@bob", text) for text in ("hello", "again")]
-        stale = Stale(desk.bus, desk.database, after=0.1)
+        stale = patience(desk, 0.1)
         async with running(Watch(stale, desk.changes).run()):
             alerts = await desk.changes.until(ALERTS, desk.alerts.standing, bool, SECONDS)
         (alert,) = alerts
@@ -82,11 +91,76 @@ async def test_an_agent_that_takes_no_messages_raises_one_alert_until_it_does(
         assert await desk.alerts.standing() == []
 
 
+@pytest.mark.requirement("post-sender-told")
+async def test_a_sender_is_told_once_of_each_recipient_why_its_message_waits_until_it_is_taken(
+    tmp_path: Path,
+):
+    async with running_desk(tmp_path) as desk:
+        maria, bob, eve = await desk.person(), await desk.worker("bob"), await desk.worker("eve")
+        waits = Waits(why=lambda uid: "offline since 12:03" if uid == bob.uid else "")
+        job = patience(desk, 600.0, waits)
+        first, second = [await desk.office.send(maria.uid, "@bob", text) for text in "12"]
+        own = await eve.send(bob.uid, "of a worker")
+        await desk.mail(own.id, State.ACCEPTED)
+        other = await desk.office.send(maria.uid, "@eve", "3")
+        later = SimpleNamespace(now=first.sent_at)
+        watch = Watch(job, desk.changes, lambda: later.now)
+
+        assert job.due_at(await row_of(desk, first.id)) == pytest.approx(first.sent_at + 600, abs=5)
+        await watch.step()
+        assert await waiting(desk) == {}
+        later.now += 700
+        for _ in range(3):  # also after a restart, which remembers nothing but the log
+            await watch.step()
+            await desk.folded()
+            watch = Watch(job, desk.changes, lambda: later.now)
+        told = "stored, not seen for 10 min: @bob offline since 12:03"
+        assert await waiting(desk) == {
+            first.id: told,
+            own.id: told,
+            other.id: "stored, not seen for 10 min: @eve has not taken it",
+        }
+        alerts = {one.who.nick: one.row.text for one in await desk.alerts.standing() if one.who}
+        assert alerts == {
+            "bob": "has not taken its messages for 10 min: 3 wait, the first from @maria;"
+            " offline since 12:03",
+            "eve": "has not taken its messages for 10 min: 1 wait, the first from @maria",
+        }
+
+        await bob.receipt(first, State.SEEN)
+        seen = await desk.office.wait(first.id, State.SEEN, SECONDS)
+        assert (seen.state, seen.reason) == (State.SEEN, "")
+        await watch.step()
+        await desk.folded()
+        assert (await desk.office.get(second.id)).reason == told
+
+
+@pytest.mark.requirement("post-sender-told")
+async def test_only_the_post_office_says_why_an_accepted_message_waits(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        sent = await desk.office.send(maria.uid, "@bob", "hello")
+        said = Receipt(sent.id, bob.uid, State.ACCEPTED, sent.sent_at, "I am on holiday")
+        await bob.bus.publish(subjects.receipts(maria.uid, bob.uid), said.encode())
+        await desk.folded()
+        assert (await desk.office.get(sent.id)).reason == ""
+
+
+async def row_of(desk: Desk, message: str) -> MessageRow:
+    row = await desk.database.read(lambda store: store.messages.message_by_id(message))
+    assert row is not None
+    return row
+
+
+async def waiting(desk: Desk) -> dict[str, str]:
+    return {mail.id: mail.reason for mail in await desk.all_mail() if mail.reason}
+
+
 async def test_the_unread_mail_of_a_person_is_no_alert(tmp_path: Path):
     async with running_desk(tmp_path) as desk:
         maria, bob = await desk.person(), await desk.worker("bob")
         sent = await desk.office.send(bob.uid, "@maria", "read me")
-        stale = Stale(desk.bus, desk.database, after=0.1)
+        stale = patience(desk, 0.1)
         assert (await stale.find(sent.sent_at + 3600)) == Due([], None)
         assert maria.uid == sent.recipient.uid
 
@@ -95,24 +169,24 @@ async def test_mail_of_whom_its_sender_knows_to_be_away_is_no_alert_and_hides_no
     async with running_desk(tmp_path) as desk:
         maria, bob = await desk.person(), await desk.worker("bob")
         away = [bob.uid]
-        stale = Stale(desk.bus, desk.database, 0.1, lambda: away)
+        stale = patience(desk, 0.1, Waits(settling=lambda _: away))
         first = await desk.office.send(maria.uid, "@bob", "one")
         assert (await stale.find(first.sent_at)) == Due([], None)
         await desk.worker("eve")
         sent = await desk.office.send(maria.uid, "@eve", "two")
         due = await stale.find(first.sent_at)
         assert due.next_at is not None
-        assert [row.id for row in (await stale.find(sent.sent_at + 3600)).now] == [sent.id]
+        assert [found.row.id for found in (await stale.find(sent.sent_at + 3600)).now] == [sent.id]
         away.clear()
         found = (await stale.find(sent.sent_at + 3600)).now
-        assert {row.id for row in found} == {first.id, sent.id}
+        assert {each.row.id for each in found} == {first.id, sent.id}
 
 
 async def test_a_cleared_alert_about_mail_comes_back_only_for_later_mail(tmp_path: Path):
     async with running_desk(tmp_path) as desk:
         maria, _ = await desk.person(), await desk.worker("bob")
         first = await desk.office.send(maria.uid, "@bob", "hello")
-        stale = Stale(desk.bus, desk.database, after=0.0)
+        stale = patience(desk, 0.0)
         (due,) = (await stale.find(first.sent_at + 3600)).now
         await stale.act(due)
         await desk.changes.until(ALERTS, desk.alerts.standing, bool, SECONDS)
@@ -120,7 +194,9 @@ async def test_a_cleared_alert_about_mail_comes_back_only_for_later_mail(tmp_pat
         assert await desk.alerts.clear() == 1
         assert (await stale.find(first.sent_at + 3600)).now == []
         second = await desk.office.send(maria.uid, "@bob", "hello?")
-        assert [row.id for row in (await stale.find(first.sent_at + 3600)).now] == [second.id]
+        assert [found.row.id for found in (await stale.find(first.sent_at + 3600)).now] == [
+            second.id
+        ]
 
 
 class Failing:

@@ -58,12 +58,12 @@ from postroom.identity.jwt import Credential
 from postroom.identity.keyring import MessageKeys
 from postroom.identity.tokens import OperatorKey
 from postroom.identity.trust import Trust
-from postroom.mail.clerk import Stale
-from postroom.mail.notes import WorkerNotes
+from postroom.mail.patience import Patience, Waits, offline_since
 from postroom.observe import get_logger, tracing
 from postroom.observe.supervision import SELDOM
 from postroom.projection.changes import APPROVALS, Change
 from postroom.projection.due import Watch
+from postroom.projection.submit import append_alert
 from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert
 from postroom.push.configs import PushService
@@ -179,6 +179,7 @@ async def _open_parts(
     )
     supervise("uses-of-keys", iam.run)
     sessions = await _open_sessions(base, outside, iam)
+    _open_patience(base, sessions, states)
 
     def live_cards() -> dict[str, Card | None]:
         return states.cards() | outside.live_cards()
@@ -322,15 +323,25 @@ async def _open_sessions(base: Base, outside: OutsideAgents, iam: LocalIAM) -> S
             await base.sweep()
 
     base.background.supervise("sessions", expire, every=EXPIRY_INTERVAL)
-    late = base.settings.stale_after
-    stale = Stale(base.bus, base.database, late, kept=lambda: sessions.kept(late))
-    base.background.supervise("stale", Watch(stale, base.changes).run)
-    notes = WorkerNotes(base.database, base.changes, base.clerk, sessions.blocker, sessions.told)
-    base.background.supervise("notes", notes.run)
     return sessions
 
 
-async def _open_pushes(base: Base, tasks: OrgTaskService) -> tuple[PushService, WebhookService]:
+async def _open_patience(base: Base, sessions: Sessions, states: WorkerStates) -> None:
+    def why(uid: str) -> str:
+        if said := sessions.blocker(uid) or states.blocker(uid):
+            return said
+        if states.there(uid) or base.callers.there(uid):
+            return "is there, and has not taken it"
+        seen = [at for at in (states.seen_at(uid), base.callers.seen_at(uid)) if at is not None]
+        return offline_since(max(seen)) if seen else ""
+
+    waits = Waits(sessions.blocked, sessions.blocker, sessions.kept, why, sessions.told)
+    after = base.settings.stale_after
+    patience = Patience(base.database, base.clerk, partial(append_alert, base.bus), after, waits)
+    base.background.supervise("patience", Watch(patience, base.changes).run)
+
+
+def _open_pushes(base: Base, tasks: OrgTaskService) -> tuple[PushService, WebhookService]:
     key = WebhookKey.derive(base.trust.card_key.secret, base.trust.org)
     shared, org = base.installation, base.trust.org
     tries = shared.metrics.counter(

@@ -134,6 +134,10 @@ class Sessions:
         kept = self._kept_from(uid)
         return kept[0] if kept else ""
 
+    def blocked(self) -> list[str]:
+        """The uids of the sessions that do not get their mail by themselves."""
+        return [uid for uid in self._known if self._kept_from(uid)]
+
     def kept(self, settled: float) -> list[str]:
         """The uids of the sessions that do not get their mail by themselves, or did not until `settled` seconds ago."""
         since = self._clock() - settled

@@ -3,26 +3,22 @@
 The clerk never writes a state into SQL. It appends a receipt to RECEIPTS under the reserved uid; the sender reads it
 like any other, and its fold sets the state. So the log alone decides, even between an answer and an expiry in the
 same moment. These receipts carry no de-duplication id, because an agent that guessed one could use it first. A
-repeated receipt has no second effect. `Expiry` and `Stale` say what becomes due at an instant: messages expire, or
-nobody has taken them.
+repeated receipt has no second effect. `Expiry` says what becomes due at an instant: messages expire.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from postroom.bus.port import MessageBusProvider
 from postroom.projection.changes import Change
 from postroom.projection.due import Due
 from postroom.projection.following import After
-from postroom.projection.submit import append_alert
 from postroom.protocol import subjects
-from postroom.protocol.alerts import Alert
 from postroom.protocol.receipts import Reason, Receipt, State
-from postroom.store.alerts import STALE
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 
@@ -168,55 +164,3 @@ class Expiry:
 
 def _expired(store: Store, now: float) -> Due[MessageRow]:
     return Due(store.pending.expired(now), store.pending.next_expiry(now))
-
-
-class Stale:
-    """The job that raises one alert for an agent that does not take its messages.
-
-    Args:
-        after: seconds in `accepted` that are too long.
-        kept: the uids of agents whose senders are told that their mail waits, which is nothing to alarm anybody.
-    """
-
-    def __init__(
-        self,
-        bus: MessageBusProvider,
-        database: Database,
-        after: float,
-        kept: Callable[[], Collection[str]] = tuple,
-    ) -> None:
-        self._bus = bus
-        self._database = database
-        self._after = after
-        self._kept = kept
-
-    async def find(self, now: float) -> Due[MessageRow]:
-        """The first overdue message to each agent without such an alert."""
-        asked = partial(_stale, now=now, limit=self._after, kept=self._kept())
-        return await self._database.read(asked)
-
-    def due_at(self, row: MessageRow) -> float | None:
-        """When it has been in `accepted` for too long."""
-        return row.stored_at + self._after
-
-    async def act(self, row: MessageRow) -> None:
-        """Raise the alert."""
-        text = await self._database.read(partial(_stale_text, message=row, limit=self._after))
-        await append_alert(self._bus, Alert(STALE, text, row.recipient))
-
-
-def _stale_text(store: Store, message: MessageRow, limit: float) -> str:
-    waiting = store.pending.count_untaken(message.recipient)
-    sender = store.agents.parties([message.sender])[message.sender]
-    return (
-        f"has not taken its messages for {limit:.0f} s: {waiting} wait,"
-        f" the first from @{sender.nick or sender.uid}"
-    )
-
-
-def _stale(store: Store, now: float, limit: float, kept: Collection[str]) -> Due[MessageRow]:
-    before = now - limit
-    waiting = store.pending.untaken(before, kept)
-    first = {message.recipient: message for message in reversed(waiting)}
-    following = store.pending.next_untaken(before, kept)
-    return Due(list(first.values()), None if following is None else following + limit)

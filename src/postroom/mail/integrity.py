@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from postroom.bus.port import BusAdmin
-from postroom.errors import Conflict, NotFound
+from postroom.errors import Conflict, NotFound, PostroomError
 from postroom.mail.projection import message_of
 from postroom.protocol import answers
 from postroom.protocol.alerts import Alert, RaiseAlert
@@ -165,7 +165,11 @@ class AlteredAlerts:
             text = (
                 f"message {row.id} is not as it was stored, and is not shown: postroom admin verify"
             )
-            await self._alert(Alert(KIND, text, about=row.id))
+            try:
+                await self._alert(Alert(KIND, text, about=row.id))
+            except PostroomError:
+                self._new.put_nowait(row)  # it is tried again
+                raise
 
     def _found(self, row: MessageRow) -> None:
         if row.seq not in self._told and len(self._told) < MOST_TOLD:

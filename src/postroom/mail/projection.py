@@ -121,7 +121,9 @@ def _malformed_row(
 
 
 _WITH_REASON = (State.DELIVERED, State.DEAD)
-"""States with a reason: why the recipient does not confirm the message, or how it got it; why it never will."""
+"""States with a reason: why the recipient does not confirm the message, or how it got it; why it never will. The post
+office says of an accepted one why it waits.
+"""
 
 
 def _fold_receipt(store: Store, record: Message) -> list[Change]:
@@ -148,13 +150,14 @@ def _report(record: Message) -> records.EarlyReceipt | None:
     if state is State.ANSWERED and said.sender != CONTROL_PLANE:
         # Only the log says that a message has an answer; the recipient's receipt proves that it has read the message.
         state = State.SEEN
+    waits = state is State.ACCEPTED and said.sender == CONTROL_PLANE
     return records.EarlyReceipt(
         seq=record.sequence,
         sender=said.recipient,
         message_id=receipt.message_id,
         recipient=receipt.recipient,
         state=state.value,
-        reason=receipt.reason if state in _WITH_REASON else "",
+        reason=receipt.reason if state in _WITH_REASON or waits else "",
         at=record.timestamp,
     )
 

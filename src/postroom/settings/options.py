@@ -282,7 +282,7 @@ OPTIONS = (
         "stale_after",
         "POSTROOM_STALE_AFTER",
         ValueKind.SECONDS,
-        "seconds after which a message that nobody took raises an alert",
+        "seconds after which the sender of a message that nobody took is told so, and an alert raised",
     ),
     Option(
         "limits.requests",

@@ -119,6 +119,25 @@ _UNTAKEN_BEFORE = prepared(
 _NEXT_UNTAKEN = prepared(
     _UNTAKEN.where(messages.c.stored_at > bindparam("at")).order_by(messages.c.stored_at).limit(1)
 )
+_WAITING = and_(_OPEN, messages.c.state == State.ACCEPTED.value)
+_OWN = exists().where(agents.c.uid == messages.c.sender).correlate(messages)
+_WORKER = (
+    exists().where(agents.c.uid == messages.c.sender, agents.c.kind == "worker").correlate(messages)
+)
+# One message of each pair, none where one of them tells already why it waits.
+_FIRST = (
+    select(func.min(messages.c.seq))
+    .group_by(messages.c.sender, messages.c.recipient)
+    .having(func.max(messages.c.reason) == "")
+    .limit(BATCH)
+)
+_UNTOLD = prepared(
+    _FIRST.where(
+        *(_WAITING, ~_PERSON, _OWN, messages.c.stored_at <= bindparam("at")),
+        not_(among(messages.c.recipient, "kept")),
+    )
+)
+_UNTOLD_AT_ONCE = prepared(_FIRST.where(_WAITING, _WORKER, among(messages.c.recipient, "to")))
 _STATES = prepared(select(messages.c.state, func.count()).where(_OPEN).group_by(messages.c.state))
 # What goes to another organisation expires there, or on the way (`mail.relay`).
 _EXPIRES = and_(_OPEN, messages.c.expires_at > 0, _IS_OURS)
@@ -222,6 +241,16 @@ class PendingStore:
         """The instant at which the earliest such message past `after` was stored."""
         first = self._session.first(self._row, _NEXT_UNTAKEN, at=after, kept=kept)
         return None if first is None else first.stored_at
+
+    def untold(self, before: float, kept: Collection[str]) -> list[int]:
+        """Sequences of messages of agents of this organisation, stored before `before`, that nobody took and whose
+        senders do not know why, the first of each pair; those to `kept`, by uid, are not looked for.
+        """
+        return self._session.column(_UNTOLD, at=before, kept=kept)
+
+    def untold_at_once(self, recipients: Collection[str]) -> list[int]:
+        """The same of workers' messages to `recipients`, whenever they were stored."""
+        return self._session.column(_UNTOLD_AT_ONCE, to=recipients) if recipients else []
 
     def count_untaken(self, recipient: str) -> int:
         """The number of messages to that agent that nobody took."""
