@@ -58,6 +58,7 @@ WORK: dict[str, tuple[str, ...]] = {
     "branches": (),  # a repository that cannot be read is looked at again
     "callers": (DATABASE, DISK),
     "dead-letters": (DATABASE,),
+    "deliveries": (),  # forgotten once an hour
     "expiry": (DATABASE,),
     "fold": (DATABASE, DISK),
     "outages": (),
@@ -65,6 +66,7 @@ WORK: dict[str, tuple[str, ...]] = {
     "push-lanes": (),  # each receiver's step is tried again by itself
     "pushes": (DATABASE, DISK),
     "registry": (BUS,),
+    "relay": (),  # each recipient's lane is tried again by itself
     "remote-tasks": (DATABASE,),
     "retention": (DATABASE, BUS, DISK),
     "sessions": (DATABASE, DISK),

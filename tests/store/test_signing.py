@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.requirement("post-message-genuine")
 ANN, BOB = "a" * 32, "b" * 32
 KEY, LATER = b"k" * 32, b"l" * 32
 
-STATE = {"state", "reason", "final", "updated_at"}
+STATE = {"state", "reason", "final", "updated_at", "receipt"}
 CHANGED = {
     each.name: {"str": "zz", "float": 7.25, "int": 99, "bool": True}[str(each.type)]
     for each in fields(MessageRow)

@@ -326,7 +326,7 @@ async def _open_sessions(base: Base, outside: OutsideAgents, iam: LocalIAM) -> S
     return sessions
 
 
-async def _open_patience(base: Base, sessions: Sessions, states: WorkerStates) -> None:
+def _open_patience(base: Base, sessions: Sessions, states: WorkerStates) -> None:
     def why(uid: str) -> str:
         if said := sessions.blocker(uid) or states.blocker(uid):
             return said
@@ -341,7 +341,7 @@ async def _open_patience(base: Base, sessions: Sessions, states: WorkerStates) -
     base.background.supervise("patience", Watch(patience, base.changes).run)
 
 
-def _open_pushes(base: Base, tasks: OrgTaskService) -> tuple[PushService, WebhookService]:
+async def _open_pushes(base: Base, tasks: OrgTaskService) -> tuple[PushService, WebhookService]:
     key = WebhookKey.derive(base.trust.card_key.secret, base.trust.org)
     shared, org = base.installation, base.trust.org
     tries = shared.metrics.counter(

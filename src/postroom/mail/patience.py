@@ -106,22 +106,25 @@ class Patience:
         """When it has been in `accepted` for too long."""
         return row.stored_at + (0.0 if self._waits.blocker(row.recipient) else self._after)
 
-    async def act(self, overdue: Overdue) -> None:
+    async def act(self, row: Overdue) -> None:
         """Append the receipt and the alert."""
-        row = overdue.row
-        pair = {row.sender, row.recipient}
+        message = row.row
+        pair = {message.sender, message.recipient}
         parties, waiting = await self._database.read(
-            lambda store: (store.agents.parties(pair), store.pending.count_untaken(row.recipient))
+            lambda store: (
+                store.agents.parties(pair),
+                store.pending.count_untaken(message.recipient),
+            )
         )
-        sender, to = parties[row.sender], parties[row.recipient]
-        why = self._waits.why(row.recipient)
-        if overdue.tell:
+        sender, to = parties[message.sender], parties[message.recipient]
+        why = self._waits.why(message.recipient)
+        if row.tell:
             said = self._waits.told(to) or _line(self._after, to, why)
-            await self._clerk.report(row, State.ACCEPTED, said)
-        if overdue.alarm:
+            await self._clerk.report(message, State.ACCEPTED, said)
+        if row.alarm:
             first = f"the first from @{sender.nick or sender.uid}"
             text = f"has not taken its messages for {_span(self._after)}: {waiting} wait, {first}"
-            await self._alert(Alert(STALE, f"{text}; {why}" if why else text, row.recipient))
+            await self._alert(Alert(STALE, f"{text}; {why}" if why else text, message.recipient))
 
 
 def _line(seconds: float, to: Party, why: str) -> str:
