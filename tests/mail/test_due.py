@@ -19,6 +19,7 @@ from postroom.protocol import subjects
 from postroom.protocol.receipts import Receipt, State
 from postroom.store.messages import MessageRow
 from tests.mail.desk import BACKENDS, SECONDS, Desk, running, running_desk
+from tests.mail.test_pair_limits import by_grants_alone
 from tests.supervised import supervised
 
 pytestmark = pytest.mark.anyio
@@ -133,6 +134,22 @@ async def test_a_sender_is_told_once_of_each_recipient_why_its_message_waits_unt
         await watch.step()
         await desk.folded()
         assert (await desk.office.get(second.id)).reason == told
+
+
+@pytest.mark.requirement("post-sender-told")
+async def test_who_is_let_in_for_messages_alone_is_not_told_whether_the_recipient_is_there(
+    tmp_path: Path,
+):
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        await by_grants_alone(desk, bob.uid, maria.uid)
+        sent = await desk.office.send(maria.uid, "@bob", "hello")
+        secret = "offline since 12:03"
+        job = patience(desk, 60.0, Waits(why=lambda _: secret, told=lambda _: secret))
+        await Watch(job, desk.changes, lambda: sent.sent_at + 70).step()
+        await desk.folded()
+        told = "stored, not seen for 1 min: @bob has not taken it"
+        assert (await desk.office.get(sent.id)).reason == told
 
 
 @pytest.mark.requirement("post-sender-told")

@@ -337,7 +337,9 @@ def _open_patience(base: Base, sessions: Sessions, states: WorkerStates) -> None
 
     waits = Waits(sessions.blocked, sessions.blocker, sessions.kept, why, sessions.told)
     after = base.settings.stale_after
-    patience = Patience(base.database, base.clerk, partial(append_alert, base.bus), after, waits)
+    alert = partial(append_alert, base.bus)
+    org = base.trust.org
+    patience = Patience(base.database, base.clerk, alert, after, waits, org=org)
     base.background.supervise("patience", Watch(patience, base.changes).run)
 
 

@@ -4,21 +4,26 @@ One rule for all agents. A message has been waiting for too long when nobody too
 recipient, which is a setting. A session in somebody's terminal that does not get its mail by itself has none: a worker
 that writes to one is told at once (who sends over the API has that in the answer). A person reads when they like.
 
-Its sender gets one more receipt of `accepted`, whose reason says for how long it waits, and why; so the message says it
-to whoever looks. Of what one agent has sent to another, one message tells at a time, until it is taken. People get one
-alert for each recipient, but for sessions whose mail waits as their senders know.
+Its sender gets one more receipt of `accepted`, whose reason says for how long it waits, and why, if the sender may know
+whether the recipient is there; so the message says it to whoever looks. Of what one agent has sent to another, one
+message tells at a time, until it is taken. People get one alert for each recipient, but for sessions whose mail waits
+as their senders know.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
+from postroom.directory.grants import GrantScope, reach
+from postroom.errors import NotLetIn, UnknownRecipient
 from postroom.mail.clerk import Clerk
 from postroom.projection.due import Due
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.receipts import State
+from postroom.settings import DEFAULT_ORG
 from postroom.store.agents import Party
 from postroom.store.alerts import STALE
 from postroom.store.database import Database, Store
@@ -74,12 +79,17 @@ class Patience:
         alert: RaiseAlert,
         after: float,
         waits: Waits | None = None,
+        *,
+        org: str = DEFAULT_ORG,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
         self._clerk = clerk
         self._alert = alert
         self._after = after
         self._waits = waits or Waits()
+        self._org = org
+        self._clock = clock
 
     async def find(self, now: float) -> Due[Overdue]:
         """The messages of which somebody is to be told."""
@@ -110,21 +120,30 @@ class Patience:
         """Append the receipt and the alert."""
         message = row.row
         pair = {message.sender, message.recipient}
-        parties, waiting = await self._database.read(
-            lambda store: (
-                store.agents.parties(pair),
-                store.pending.count_untaken(message.recipient),
-            )
-        )
+
+        def read(store: Store) -> tuple[dict[str, Party], int, bool]:
+            waiting = store.pending.count_untaken(message.recipient)
+            return store.agents.parties(pair), waiting, self._sees(store, message)
+
+        parties, waiting, sees = await self._database.read(read)
         sender, to = parties[message.sender], parties[message.recipient]
         why = self._waits.why(message.recipient)
         if row.tell:
-            said = self._waits.told(to) or _line(self._after, to, why)
+            said = self._waits.told(to) if sees else ""
+            said = said or _line(self._after, to, why if sees else "")
             await self._clerk.report(message, State.ACCEPTED, said)
         if row.alarm:
             first = f"the first from @{sender.nick or sender.uid}"
             text = f"has not taken its messages for {_span(self._after)}: {waiting} wait, {first}"
             await self._alert(Alert(STALE, f"{text}; {why}" if why else text, message.recipient))
+
+    def _sees(self, store: Store, message: MessageRow) -> bool:
+        """Whether its sender may know whether the recipient is there."""
+        who, to = message.sender, message.recipient
+        with suppress(NotLetIn, UnknownRecipient):
+            reach(store, self._org, who, to, GrantScope.CARD, self._clock())
+            return True
+        return False
 
 
 def _line(seconds: float, to: Party, why: str) -> str:
