@@ -25,7 +25,6 @@ from postroom.errors import Conflict, Unauthorized
 from postroom.identity import jwt
 from postroom.identity.account_publisher import Accounts, push_accounts
 from postroom.identity.jwt import Credential
-from postroom.identity.keyring import MessageKeys
 from postroom.identity.rotating import Role
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects
@@ -107,7 +106,7 @@ class Desk:
         self.house = one.house
         self.accounts = Accounts(rig.trust, host)
         self.rotation = Rotation(
-            rig.trust, host, self.accounts, renew, move_timeout=10, sign=_signs
+            rig.trust, host, self.accounts, renew, move_timeout=10, sign=_nothing
         )
 
     async def connected(self) -> list[Holder]:
@@ -275,7 +274,7 @@ async def test_servers_of_somebody_else_must_know_a_key_before_it_is_used(tmp_pa
         )
         try:
             await host.start()
-            rotation = Rotation(trust, host, Accounts(trust, host), _nothing, sign=_signs)
+            rotation = Rotation(trust, host, Accounts(trust, host), _nothing, sign=_nothing)
             present, before = trust.proxy_key.public, trust.signers
 
             for kind in ("proxy", "operator"):
@@ -307,10 +306,6 @@ async def test_servers_of_somebody_else_must_know_a_key_before_it_is_used(tmp_pa
 def _reconfigure(node: Node, trust: Trust) -> None:
     node.config["proxies"] = {"trusted": [{"key": key} for key in trust.proxies]}
     node.reload()
-
-
-async def _signs(_: MessageKeys) -> None:
-    pass
 
 
 async def _nothing() -> None:

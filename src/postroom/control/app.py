@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import ipaddress
 import secrets
@@ -80,6 +81,7 @@ class Installation:
         relays: carry messages between the open organisations, by name.
         takers: what the agents of each open organisation take.
         blobs: the blobs of each open organisation.
+        backing_up: held while a backup is written, in which keys and what they have signed belong together.
         pairs: how much one agent may send to another; shared, as they are.
         opened: the `control.parts.Parts` of each open organisation, for what crosses from one to another.
     """
@@ -106,6 +108,7 @@ class Installation:
     blobs: dict[str, BlobService] = field(default_factory=dict)
     databases: dict[str, Database] = field(default_factory=dict)
     pairs: PairLimits = field(default_factory=PairLimits)
+    backing_up: asyncio.Lock = field(default_factory=asyncio.Lock)
     opened: dict[str, Any] = field(default_factory=dict)
 
     @property

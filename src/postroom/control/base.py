@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -269,17 +269,25 @@ def signer_of(trust: Trust) -> Signer:
     return Signer(trust.org, keys.secrets, unsigned=keys.unsigned)
 
 
-async def sign_messages(settings: Settings, trust: Trust, database: Database) -> None:
+async def sign_messages(
+    settings: Settings,
+    trust: Trust,
+    database: Database,
+    copy: Callable[[], Awaitable[object]] | None = None,
+) -> None:
     """Sign all messages with the present key, those of the last snapshot too; then the former keys are dropped.
 
     After a kill at any point it is done again.
+
+    Args:
+        copy: takes a snapshot while others may; None at a start.
 
     Raises:
         StateUnwritable: the disk is full; the former keys still count.
     """
     signed = await sign_all(database)
     if not settings.memory and (kept := copying.last(settings.snapshots)) is not None:
-        await asyncio.to_thread(copying.take, database, kept, trust.org)
+        await (copy() if copy else asyncio.to_thread(copying.take, database, kept, trust.org))
     keys = trust.messages_signed()
     if database.signer is not None:
         database.signer.use(keys.secrets)

@@ -55,7 +55,6 @@ from postroom.errors import PostroomError, ServerFailed
 from postroom.feed.records import watch_bus
 from postroom.identity.account_publisher import BEHIND, Accounts, delete_accounts, system_connection
 from postroom.identity.jwt import Credential
-from postroom.identity.keyring import MessageKeys
 from postroom.identity.tokens import OperatorKey
 from postroom.identity.trust import Trust
 from postroom.mail.patience import Patience, Waits, offline_since
@@ -434,11 +433,15 @@ async def _fail_at_work(base: Base, tasks: OrgTaskService, worker: str, why: str
         log.error("the current tasks of %s are still open: %s", worker, error)
 
 
-async def _sign_anew(base: Base, keys: MessageKeys) -> None:
-    """Sign all messages with the present one of `keys`."""
-    if base.database.signer is not None:
-        base.database.signer.use(keys.secrets)
-    await sign_messages(base.settings, base.trust, base.database)
+async def _sign_anew(base: Base) -> None:
+    """Sign all messages with a new key."""
+    async with (
+        base.installation.backing_up
+    ):  # or a backup might have their signatures without the key
+        keys = base.trust.rotate_message_keys()
+        if base.database.signer is not None:
+            base.database.signer.use(keys.secrets)
+        await sign_messages(base.settings, base.trust, base.database, base.retention.copy)
 
 
 async def _open_blobs(base: Base, stack: AsyncExitStack) -> BlobService:

@@ -16,7 +16,6 @@ from postroom.bus.host import BusHost
 from postroom.control.holders import ask_to_renew, holders
 from postroom.errors import Conflict
 from postroom.identity.account_publisher import Accounts
-from postroom.identity.keyring import MessageKeys
 from postroom.identity.rotating import Role
 from postroom.identity.trust import Trust
 from postroom.protocol import answers
@@ -51,7 +50,7 @@ class Rotation:
 
     Args:
         renew_own: gives the control plane's connection to the agents' account a new credential.
-        sign: signs all messages in the database with the present key.
+        sign: signs all messages in the database with a new key.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Rotation:
         renew_own: Callable[[], Awaitable[None]],
         *,
         move_timeout: float = MOVE_TIMEOUT,
-        sign: Callable[[MessageKeys], Awaitable[None]],
+        sign: Callable[[], Awaitable[None]],
     ) -> None:
         self._trust = trust
         self._host = host
@@ -89,7 +88,7 @@ class Rotation:
                 case "proxy":
                     return await self._proxy()
                 case "messages":
-                    await self._sign(self._trust.rotate_message_keys())
+                    await self._sign()
                     return Rotated(("messages",))
                 case "account":
                     return await self._signing(Role.AGENTS, Role.WORKERS, Role.CONTROL)

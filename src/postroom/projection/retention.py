@@ -27,6 +27,7 @@ from postroom.store import copying, pruning, snapshot
 from postroom.store.database import Database, Store
 from postroom.store.ports import Ended
 from postroom.store.pruning import Kind
+from postroom.store.snapshot import SnapshotHeader
 
 log = get_logger(__name__)
 
@@ -245,6 +246,7 @@ class Retention:
         self._org = org
         self._pruner = pruner
         self._wake = asyncio.Event()
+        self._copying = asyncio.Lock()
         self._failed = False
         self._clock = clock
         self._keep = keep
@@ -289,13 +291,18 @@ class Retention:
         if self._pruner is not None:
             await self._pruner.prune()
         before = self._clock() - self._keep
-        path = self._folder / snapshot.NAME
-        held = await asyncio.to_thread(copying.take, self._database, path, self._org)
+        held = await self.copy()
         deleted = sum([await self._shorten(stream, held.cursors, before) for stream in self._over])
         await self._database.write(
             lambda store: store.records.forget_early_receipts(before), accounts=False
         )
         return deleted
+
+    async def copy(self) -> SnapshotHeader:
+        """Take a snapshot, and put it in place of the last one; raises as `shorten`."""
+        path = self._folder / snapshot.NAME
+        async with self._copying:
+            return await asyncio.to_thread(copying.take, self._database, path, self._org)
 
     async def _shorten(self, stream: str, held: Mapping[str, int], before: float) -> int:
         over, deleted, after = self._over[stream], 0, 0

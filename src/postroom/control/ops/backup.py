@@ -23,13 +23,14 @@ async def create(parts: Parts, orgs: Orgs, body: BackupBody, me: Principal) -> a
     """
     for_operator(me)
     installation = parts.installation
-    taken = await back_up_running(
-        installation.settings,
-        {parts.trust.org: parts.database, **orgs.databases()},
-        installation.host.pid,
-        body.file,
-        body.passphrase.get_secret_value(),
-    )
+    async with installation.backing_up:
+        taken = await back_up_running(
+            installation.settings,
+            {parts.trust.org: parts.database, **orgs.databases()},
+            installation.host.pid,
+            body.file,
+            body.passphrase.get_secret_value(),
+        )
     return {
         "file": str(taken.file),
         "bytes": taken.size,
