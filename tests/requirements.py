@@ -130,6 +130,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("The post office", "docs/messages.md#search"): {
         "mail-expiry-shown": "Sender and recipient see until when a message waits to be seen, in the answer to `send`, in inbox, chat and receipt.",
+        "mail-threads": "Each party lists its threads by their last message, with how many are new, whatever was given up or rebuilt meanwhile; what others say in them is not among it.",
+        "mail-archive-kept": "What a reader has put away leaves the list of the inbox and nothing else, no sender learns it, and that and how far each has read a feed survives a rebuild and a restore.",
         "mail-search-letters": "A search finds each word in any script, whatever its capitals and accents, the same on both databases, also in what was said before there was an index; no sign in it means anything.",
     },
     ("The post office", "docs/security.md#what-an-agent-may-not-do-alone"): {

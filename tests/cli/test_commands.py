@@ -219,6 +219,49 @@ def test_send_and_inbox_say_until_when_a_message_waits_to_be_seen(postroom: Run,
     assert postroom("receipt", "m1").out == "m1 seen\n"
 
 
+# ── threads and the archive ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("mail-threads")
+def test_threads_and_the_messages_of_one_are_shown(postroom: Run, standin: Standin):
+    thread = {
+        "id": "plan",
+        "subject": "May",
+        "parties": [BOB],
+        "messages": 3,
+        "unread": 1,
+        "seq": 9,
+        "from": BOB,
+        "text": NASTY,
+        "at": instant(1),
+    }
+    standin.answer("GET /v1/threads", {"threads": [thread], "next": None})
+    out = postroom("threads").out
+    assert all(word in out for word in ("plan", "@bob", "May", "3", "@bob: red reversed"))
+    assert json.loads(postroom("threads", "--json").out) == {"threads": [thread]}
+    standin.answer("GET /v1/messages", {"messages": [mail(2, "two"), mail(1, "one")]})
+    out = postroom("thread", "plan").out
+    assert out.index("one") < out.index("two")
+    assert standin.requests[-1].query == {"thread": "plan", "limit": "50"}
+
+
+@pytest.mark.requirement("mail-archive-kept")
+def test_messages_are_put_away_and_taken_out_again(postroom: Run, standin: Standin):
+    standin.answer("GET /v1/messages/m1", mail(1, "one"))
+    standin.answer("POST /v1/inbox/archive", {"count": 1, "unknown": []})
+    assert postroom("inbox", "archive", "m1").out == "put away 1 message\n"
+    assert standin.requests[-1].body == {"ids": ["m1"], "archived": True}
+    assert postroom("inbox", "archive", "m1", "--back").out == "took out 1 message again\n"
+    assert standin.requests[-1].body == {"ids": ["m1"], "archived": False}
+    assert postroom("inbox", "archive", "--read").out == "put away 1 message\n"
+    assert standin.requests[-1].body == {"read": True, "archived": True}
+    standin.answer("GET /v1/inbox", {"messages": [from_bob(1, "one")], "next": 1})
+    assert "one" in postroom("inbox", "--archived", "--peek").out
+    assert standin.requests[-1].query["archived"] == "1"
+    for words in ((), ("m1", "--read"), ("--read", "--back")):
+        assert postroom("inbox", "archive", *words).status == 2
+
+
 @pytest.mark.parametrize("words", [[], ["-"]])
 def test_send_takes_the_text_from_a_pipe(standin: Standin, tmp_path: Path, words: list[str]):
     standin.answer("POST /v1/messages", mail(1, "x"), 201)

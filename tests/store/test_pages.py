@@ -55,6 +55,14 @@ TABLES = {
         "requests": "i < 0",
         "updated_at": "i",
     },
+    "threads": {
+        "uid": uid(0),
+        "thread": "'t' || i",
+        "first": "i",
+        "last": "i",
+        "count": "1",
+        "others": uid(1),
+    },
     "posts": {
         "seq": "i",
         "id": "'p' || i",
@@ -121,6 +129,11 @@ TABLES = {
 ONE, TWO = PEERS[0], PEERS[1]
 PAGES: dict[str, Callable[[Store, int], object]] = {
     "inbox": lambda store, _: store.messages.inbox(TWO, unread=False, limit=50),
+    "archive": lambda store, _: store.messages.inbox(TWO, unread=False, archived=True, limit=50),
+    "threads": lambda store, _: store.threads.page(ONE, 0, 50),
+    "threads before": lambda store, last: store.threads.page(ONE, last // 2, 50),
+    "unread of a thread": lambda store, _: store.messages.unread_in(TWO, ["t0", "t1"]),
+    "unread posts": lambda store, last: store.reading.new_posts(ONE, "main", last - 90),
     "unread": lambda store, _: store.messages.inbox(TWO, unread=True, limit=50),
     "to": lambda store, last: store.messages.to_past(TWO, last // 2, 50),
     "chat": lambda store, _: store.messages.chat(ONE, TWO, limit=50),

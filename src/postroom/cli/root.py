@@ -121,6 +121,8 @@ SUMMARIES = {
     "send": "Send a message and, if asked, wait for its receipt or answer.",
     "receipt": "Show how far a message has come, or wait for it.",
     "inbox": "Show the messages to you.",
+    "threads": "List your threads, the newest first.",
+    "thread": "Show the messages of a thread.",
     "search": "Find messages by words, thread or agent.",
     "chat": "Talk in a project or with one agent, line by line.",
     "announce": "Announce something to everybody.",
@@ -172,6 +174,8 @@ SHARED = {
     "revoke": "workers",
     "search": "inbox",
     "stop": "workers",
+    "thread": "inbox",
+    "threads": "inbox",
     "tidy": "prune",
     "version": "help",
 }

@@ -225,12 +225,18 @@ WORDS: dict[str, Words | tuple[Words, ...]] = {
     ),
     "messages.show": Words("message", waits="timeout"),
     "inbox.seen": Words("mark_seen", again=True),
+    "messages.threads": Words("threads", gives="threads", empty=PAGE),
     "messages.chat": Words("chat", gives="messages", empty=PAGE),
     "inbox.list": Words(
         "inbox", gives="messages", empty={"unread": True, "limit": 100}, waits="wait"
     ),
     "inbox.stream": Words("follow_inbox", empty=FOR_EVER),
     "inbox.acknowledge": Words("acknowledge", "ids state", again=True),
+    "inbox.archive": Words(
+        "archive", "ids", empty={"archived": True}, always="archived", again=True
+    ),
+    "feeds.unread": Words("feeds", gives="feeds"),
+    "feeds.read": Words("read_feed", again=True),
     "feeds.projects": Words("projects", gives="projects"),
     "feeds.posts": Words("posts", gives="posts", empty=PAGE),
     "feeds.post": Words("post", "text", keyed=True),

@@ -200,6 +200,28 @@ class AckBody(Body):
         return self
 
 
+class ArchiveBody(Body):
+    """`POST /v1/inbox/archive`: which messages, or all that were `read`; false for `archived` takes them out again."""
+
+    ids: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=MAX_PAGE)
+    ] = []
+    read: bool = False
+    archived: bool = True
+
+    @model_validator(mode="after")
+    def _of_some(self) -> ArchiveBody:
+        if bool(self.ids) == self.read or (self.read and not self.archived):
+            raise ValueError("either ids, or read to put all of those away")
+        return self
+
+
+class ReadBody(Body):
+    """`POST /v1/projects/{id}/read`: the sequence of the last post that was read; 0 for the last one."""
+
+    seq: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+
+
 class PostBody(ContentBody):
     """`POST /v1/projects/{id}/posts`."""
 

@@ -70,11 +70,18 @@ class Inboxes:
         """Note which messages an earlier process may have given."""
         self._began = await self._database.read(lambda store: store.cursor("INBOX"))
 
-    async def newest(self, reader: str, *, unread: bool = False, limit: int = PAGE) -> list[Mail]:
-        """The newest messages to `reader`, oldest first: a look at them, by which nothing is given."""
+    async def newest(
+        self, reader: str, *, unread: bool = False, archived: bool = False, limit: int = PAGE
+    ) -> list[Mail]:
+        """The newest messages to `reader`, oldest first: a look at them, by which nothing is given.
+
+        Without those that it has put away, or with `archived` those alone.
+        """
         await self._office.catch_up()
         found = await self._read(
-            lambda store: store.messages.inbox(reader, unread=unread, limit=limit)
+            lambda store: store.messages.inbox(
+                reader, unread=unread, archived=archived, limit=limit
+            )
         )
         return [self._flagged(reader, *each) for each in found]
 
@@ -172,6 +179,38 @@ class Inboxes:
             await self._database.read(lambda store: views.mails(store, rows)),
             [one for one in wanted if one not in known],
         )
+
+    async def archive(
+        self, reader: str, ids: Iterable[str], *, archived: bool = True
+    ) -> tuple[int, list[str]]:
+        """Put away messages to `reader`, or take them out again; how many there are, and the ids that name none.
+
+        No sender learns it, and no state changes: what was not acknowledged is still given to who asks for it.
+        """
+        wanted = list(dict.fromkeys(ids))
+        await self._office.catch_up()
+
+        def put(store: Store) -> tuple[int, list[str]]:
+            rows = store.messages.named_to(reader, wanted)
+            known = {row.id for row in rows}
+            seqs = [row.seq for row in rows]
+            count = store.reading.archive(reader, seqs, self._clock(), put=archived)
+            return count, [one for one in wanted if one not in known]
+
+        return await self._database.write(put, accounts=False)
+
+    async def archive_read(self, reader: str) -> int:
+        """Put away all messages to `reader` that wait for nothing of it; returns how many."""
+
+        def put(store: Store) -> int:
+            seqs = store.reading.read(reader, MAX_PAGE)
+            return store.reading.archive(reader, seqs, self._clock())
+
+        total = count = await self._database.write(put, accounts=False)
+        while count == MAX_PAGE:
+            count = await self._database.write(put, accounts=False)
+            total += count
+        return total
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 

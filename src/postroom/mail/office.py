@@ -16,7 +16,7 @@ from postroom.directory.grants import Decisions, GrantScope, reach
 from postroom.errors import InvalidInput, MessageAltered, NotFound, RequestTimeout
 from postroom.mail import views
 from postroom.mail.limits import PairLimits, is_limited
-from postroom.mail.views import Mail, Post
+from postroom.mail.views import Mail, Post, Thread
 from postroom.projection.changes import (
     FOLD_WAIT,
     Change,
@@ -25,7 +25,7 @@ from postroom.projection.changes import (
     of_message,
 )
 from postroom.projection.submit import Author, Submitter, author_of
-from postroom.protocol import subjects
+from postroom.protocol import shapes, subjects
 from postroom.protocol.content import Content, content, subject_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, check_name, only_one
@@ -160,6 +160,38 @@ class MailReader:
         """The names of all projects: those of every agent, removed ones too, and those of every post."""
         return await self._database.read(lambda store: store.records.projects(DEFAULT_PROJECT))
 
+    async def threads(self, uid: str, *, limit: int = PAGE, before: int = 0) -> list[Thread]:
+        """The threads of `uid`, the one with the newest message first.
+
+        Args:
+            before: only those whose last message is below this sequence; 0 for all.
+        """
+        await self.catch_up()
+        return await self._database.read(
+            lambda store: views.threads(store, uid, store.threads.page(uid, before, limit))
+        )
+
+    async def feeds(self, reader: str) -> list[shapes.Feed]:
+        """How far `reader` has read the feeds of all projects."""
+
+        def find(store: Store) -> list[shapes.Feed]:
+            read = store.reading.feeds(reader)
+            return [
+                _feed(store, reader, project, read.get(project, 0))
+                for project in store.records.projects(DEFAULT_PROJECT)
+            ]
+
+        return await self._database.read(find)
+
+    async def read_feed(self, reader: str, project: str, seq: int = 0) -> shapes.Feed:
+        """Note that `reader` has read the posts of a project up to `seq`, or all. A mark never goes back."""
+
+        def note(store: Store) -> shapes.Feed:
+            read = store.reading.read_feed(reader, project, seq or 2**62)
+            return _feed(store, reader, project, read)
+
+        return await self._database.write(note, accounts=False)
+
     async def unread(self, uids: Sequence[str]) -> dict[str, int]:
         """The number of messages that each of `uids` has not seen and still could."""
         return await self._database.read(lambda store: store.messages.unread_counts(uids))
@@ -269,6 +301,11 @@ class MailReader:
         if sent is None:
             raise NotFound(f"there is no message {message_id!r}")
         return sent, False
+
+
+def _feed(store: Store, reader: str, project: str, read: int) -> shapes.Feed:
+    unread = store.reading.new_posts(reader, project, read)
+    return {"project": project, "read": read, "unread": unread}
 
 
 def _is_of(mail: Mail | None, only: str) -> bool:

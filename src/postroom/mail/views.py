@@ -26,8 +26,12 @@ from postroom.store.agents import Party
 from postroom.store.database import Store
 from postroom.store.messages import MessageRow
 from postroom.store.records import DeadLetterRow, PostRow
+from postroom.store.threads import ThreadRow
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.times import format_time
+
+PREVIEW = 200
+"""Characters of a thread's last message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,37 @@ class Mail:
 
 
 @dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread as one of its parties has it.
+
+    Attributes:
+        seq: of its last message.
+    """
+
+    id: str
+    parties: Sequence[Party]
+    messages: int
+    unread: int
+    seq: int
+    subject: str
+    last: Mail
+
+    def as_json(self) -> shapes.Thread:
+        """Shape of the API."""
+        return {
+            "id": self.id,
+            "subject": self.subject,
+            "parties": [party.as_json() for party in self.parties],
+            "messages": self.messages,
+            "unread": self.unread,
+            "seq": self.seq,
+            "from": self.last.sender.as_json(),
+            "text": self.last.text[:PREVIEW],
+            "at": format_time(self.last.sent_at),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Post:
     """A post of a project's feed."""
 
@@ -209,6 +244,29 @@ def mails(store: Store, rows: Sequence[MessageRow]) -> list[Mail]:
     # One level of answers only: an answer may have been answered in turn.
     shown_answers = {seq: of(row, None) for seq, row in answers.items()}
     return [of(row, shown_answers.get(row.seq)) for row in rows]
+
+
+def threads(store: Store, uid: str, rows: Sequence[ThreadRow]) -> list[Thread]:
+    """The threads of `uid` in their order."""
+    ends = {row.seq: row for row in store.messages.messages_at(_ends(rows))}
+    everybody = {uid for row in rows for uid in row.parties}
+    everybody.update(each for row in ends.values() for each in (row.sender, row.recipient))
+    known = store.agents.parties(everybody)
+    unread = store.messages.unread_in(uid, [row.thread for row in rows])
+    found = []
+    for row in rows:
+        first, last = ends.get(row.first), ends.get(row.last)
+        if last is not None:
+            mail = shown(last, known[last.sender], known[last.recipient])
+            parties = [known[each] for each in row.parties]
+            subject = last.subject or (first.subject if first else "")
+            few = unread.get(row.thread, 0)
+            found.append(Thread(row.thread, parties, row.count, few, row.last, subject, mail))
+    return found
+
+
+def _ends(rows: Iterable[ThreadRow]) -> set[int]:
+    return {seq for row in rows for seq in (row.first, row.last)}
 
 
 def shown(

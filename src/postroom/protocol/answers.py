@@ -18,6 +18,7 @@ from postroom.protocol.shapes import (
     Dead,
     Delivery,
     Excess,
+    Feed,
     Grant,
     GrantRequest,
     Interrupt,
@@ -36,6 +37,7 @@ from postroom.protocol.shapes import (
     Task,
     TaskEvent,
     TaskMessage,
+    Thread,
     Webhook,
     Worker,
     WorkerEvent,
@@ -52,6 +54,27 @@ class Mails(TypedDict):
 
     messages: list[Mail]
     next: int | None
+
+
+class Threads(TypedDict):
+    """Threads, the one with the newest message first; `next` is the `before` of the others, null if there are none."""
+
+    threads: list[Thread]
+    next: int | None
+
+
+class Feeds(TypedDict):
+    """The feeds of all projects, as far as the caller has read them."""
+
+    feeds: list[Feed]
+    next: None
+
+
+class Archived(TypedDict):
+    """How many messages were put away or taken out again, and the ids that name no message to the caller."""
+
+    count: int
+    unknown: list[str]
 
 
 class Inbox(TypedDict):

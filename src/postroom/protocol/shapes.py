@@ -297,6 +297,37 @@ AlteredMail.__doc__ = (
     """A message that is not as it was stored; its parties are as its row names them now."""
 )
 
+Thread = TypedDict(
+    "Thread",
+    {
+        "id": str,
+        "subject": str,
+        "parties": list[Party],
+        "messages": int,
+        "unread": int,
+        "seq": int,
+        "from": Party,
+        "text": str,
+        "at": Time,
+    },
+)
+Thread.__doc__ = """A thread as the caller has it: with whom, how many messages, how many the caller has not seen.
+
+`seq`, `from`, `text` (its beginning) and `at` are of the last message; `subject` is its own, else that of the first.
+"""
+
+
+class Feed(TypedDict):
+    """A project's feed for the caller: `read` is the sequence up to which its posts are read.
+
+    `unread` counts the later posts of others, up to 1,000.
+    """
+
+    project: str
+    read: int
+    unread: int
+
+
 Post = TypedDict(
     "Post",
     {

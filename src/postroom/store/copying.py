@@ -25,7 +25,7 @@ from postroom.store.database import Database, Store
 from postroom.store.migrate import upgrade
 from postroom.store.ports import TaskTables
 from postroom.store.records import PASSED_OVER
-from postroom.store.schema import IDENTITY, PROJECTION, REVISION, check_revision
+from postroom.store.schema import IDENTITY, PROJECTION, REVISION, check_revision, messages
 from postroom.store.schema import cursors as positions
 from postroom.store.search import INDEXES
 from postroom.store.session import Prepared, Session, prepared
@@ -167,6 +167,8 @@ def load(store: Store, path: Path, tables: Sequence[Table]) -> None:
     for index in INDEXES:
         if index.of in tables:
             index.add_all(store.session)
+    if messages in tables:
+        store.reading.marked_again()
 
 
 def _insert(

@@ -36,12 +36,14 @@ from postroom.store.messages import AnnouncementStore, MessageStore
 from postroom.store.pending import PendingStore
 from postroom.store.ports import Place, StoreConnection, Tasks, TaskTables
 from postroom.store.pushes import PushStore
+from postroom.store.reading import ReadingStore
 from postroom.store.records import RecordStore
 from postroom.store.session import Session
 from postroom.store.sessions import SessionStore
 from postroom.store.signing import Signer
 from postroom.store.sqlite import SQLitePlace
 from postroom.store.tasks import TaskStore
+from postroom.store.threads import ThreadStore
 from postroom.store.webhooks import WebhookStore
 from postroom.store.workers import WorkerStore
 
@@ -67,7 +69,8 @@ class Store:
     Attributes:
         agents, blobs, cards, credentials, grants, invites, keys, openings, pushes, sessions, webhooks,
             workers: identity.
-        alerts, announcements, approvals, events, messages, pending, records: folded from the log.
+        alerts, announcements, approvals, events, messages, pending, records, threads: folded from the log.
+        reading: what readers have put away and read, whose origin is here.
         tasks: folded from the log, as a projection of their own; perhaps in another database.
         task_tables: all rows of that database, None where tasks lie in SQL.
         activity: what happens in a project, read from several of them.
@@ -101,7 +104,9 @@ class Store:
         self.events = EventStore(session)
         self.messages = MessageStore(session, signer)
         self.pending = PendingStore(session, self.messages.row)
+        self.reading = ReadingStore(session)
         self.records = RecordStore(session)
+        self.threads = ThreadStore(session)
         self.tasks: Tasks = tasks or TaskStore(session)
         # INBOX is in both projections: a message, and the task that it may request.
         mail, own = self.records.cursors, self.tasks.cursors

@@ -9,15 +9,16 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import and_, bindparam, false, func, literal_column, or_, select, update
+from sqlalchemy import and_, bindparam, false, func, literal_column, or_, select, true, update
 
 from postroom.errors import Conflict
 from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.receipts import State
 from postroom.store import search
-from postroom.store.schema import announcements, given_up, messages
+from postroom.store.schema import announcements, archived, given_up, messages
 from postroom.store.session import Session, among, insert_new, prepared, values_of
 from postroom.store.signing import ALTERED, Signer
+from postroom.store.threads import ThreadStore
 from postroom.store.words import Wanted, mark
 from postroom_a2a.times import format_time
 
@@ -130,14 +131,25 @@ _ANSWERS = prepared(
     # The index is partial.
     select(*COLUMNS).where(among(messages.c.reply_to, "ids"), messages.c.reply_to != "")
 )
-_UNREAD = and_(
+UNREAD = and_(
     messages.c.final == false(),
     messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value)),
 )
 _TO = select(*COLUMNS).where(messages.c.recipient == bindparam("to"))
-_INBOX = prepared(_TO.order_by(messages.c.seq.desc()).limit(bindparam("most")))
+_HERE, _AWAY = messages.c.archived == false(), messages.c.archived == true()
+_SHOWN = messages.c.archived.is_(False)  # said so, SQLite stays at the index of open messages
+_NEWEST_TO = _TO.order_by(messages.c.seq.desc()).limit(bindparam("most"))
+_INBOX = prepared(_NEWEST_TO.where(_HERE))
+_INBOX_ARCHIVED = prepared(_NEWEST_TO.where(_AWAY))
+_IS_ARCHIVED = prepared(select(archived.c.seq).where(archived.c.seq == bindparam("at")))
+_UNREAD_IN = prepared(
+    # Not by the index of threads, which may be long: what is unread is few.
+    select(messages.c.context_id, func.count())
+    .where(messages.c.recipient == bindparam("to"), UNREAD, among(messages.c.context_id, "named"))
+    .group_by(messages.c.context_id)
+)
 _INBOX_UNREAD = prepared(
-    _TO.where(_UNREAD).order_by(messages.c.seq.desc()).limit(bindparam("most"))
+    _TO.where(UNREAD, _SHOWN).order_by(messages.c.seq.desc()).limit(bindparam("most"))
 )
 _DELIVERED = prepared(
     select(messages.c.id)
@@ -163,7 +175,7 @@ _LAST = 2**62
 """Past every sequence."""
 _UNREAD_COUNTS = prepared(
     select(messages.c.recipient, func.count())
-    .where(among(messages.c.recipient, "uids"), _UNREAD)
+    .where(among(messages.c.recipient, "uids"), UNREAD, _SHOWN)
     .group_by(messages.c.recipient)
 )
 _REQUEUES = prepared(
@@ -177,7 +189,7 @@ _TO_PAST = prepared(
 _UNREAD_PAST = prepared(
     _TO.where(
         messages.c.seq > bindparam("after"),
-        _UNREAD,
+        UNREAD,
         or_(messages.c.expires_at == 0, messages.c.expires_at > bindparam("now")),
     )
     .order_by(messages.c.seq)
@@ -188,7 +200,7 @@ _UNREAD_PAST_OF = prepared(
     .where(
         among(messages.c.recipient, "uids"),
         messages.c.seq > bindparam("after"),
-        _UNREAD,
+        UNREAD,
         or_(messages.c.expires_at == 0, messages.c.expires_at > bindparam("now")),
     )
     .order_by(messages.c.seq)
@@ -242,9 +254,13 @@ class MessageStore:
         values = values_of(row)
         if self._signer is not None:
             values["signature"] = self._signer.sign(row)
+        # A rebuild folds what its recipient has put away before.
+        values["archived"] = self._session.scalar(_IS_ARCHIVED, at=row.seq) is not None
         if self._session.run(_INSERT, values) != 1:
             return False
         search.MESSAGES.add(self._session, values)
+        if row.context_id:
+            ThreadStore(self._session).note(row.seq, row.context_id, row.sender, row.recipient)
         return True
 
     def row(self, *values: Any) -> MessageRow:
@@ -345,11 +361,13 @@ class MessageStore:
         )
         return {seq: row for seq, row in replies if seq is not None}
 
-    def inbox(self, recipient: str, *, unread: bool, limit: int) -> list[MessageRow]:
-        """The newest messages to `recipient`, oldest first; with `unread` only those that it has not seen and still
-        could.
+    def inbox(
+        self, recipient: str, *, unread: bool, limit: int, archived: bool = False
+    ) -> list[MessageRow]:
+        """The newest messages to `recipient` that it has not put away, oldest first; with `unread` only those that it
+        has not seen and still could, with `archived` only those that it has put away.
         """
-        statement = _INBOX_UNREAD if unread else _INBOX
+        statement = _INBOX_ARCHIVED if archived else _INBOX_UNREAD if unread else _INBOX
         return self._session.all(self.row, statement, to=recipient, most=page(limit))[::-1]
 
     def delivered(self, recipient: str, reason: str, limit: int) -> list[str]:
@@ -358,9 +376,13 @@ class MessageStore:
         return [id_ for (id_,) in found]
 
     def unread_counts(self, recipients: Iterable[str]) -> dict[str, int]:
-        """The number of messages that each of `recipients` has not seen and still could."""
+        """The number of messages that each of `recipients` has not seen and still could, without those put away."""
         wanted = set(recipients)
         return dict.fromkeys(wanted, 0) | dict(self._session.rows(_UNREAD_COUNTS, uids=wanted))
+
+    def unread_in(self, recipient: str, threads: Iterable[str]) -> dict[str, int]:
+        """The number of messages of each of `threads` that `recipient` has not seen and still could; none for none."""
+        return dict(self._session.rows(_UNREAD_IN, to=recipient, named=set(threads)))
 
     def chat(
         self, one: str, other: str, *, limit: int, before: int = 0, after: int = 0

@@ -162,7 +162,10 @@ def forget_given_up(session: Session, before: float) -> int:
 def _give_up_messages(store: Store, chosen: Sequence[Ended]) -> None:
     keys = [row.key for row in chosen]
     store.session.run(_GIVE_UP, {"keys": keys, "now": time.time()})
-    store.session.run(_FORGET_MESSAGES, {"keys": [row.key for row in chosen]})
+    gone = store.threads.going(keys)
+    store.session.run(_FORGET_MESSAGES, {"keys": keys})
+    store.threads.forget(gone)
+    store.reading.forget(keys)
 
 
 # ── tasks and their events ──────────────────────────────────────────────────────────────────────────────────

@@ -368,6 +368,24 @@ webhook_cursors = Table(
     Column("seq", Integer, nullable=False),  # up to it all webhooks have their deliveries
 )
 
+# ── what readers have put away and how far they have read; in the file of the blobs ───────────────────────────
+
+archived = Table(
+    "archived",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=False),  # of INBOX
+    Column("at", Float, nullable=False),
+)
+"""The messages that their recipients have put away; `messages.archived` says it again, for lists."""
+
+feed_marks = Table(
+    "feed_marks",
+    metadata,
+    Column("reader", Text, primary_key=True),  # uid
+    Column("project", Text, primary_key=True),
+    Column("seq", Integer, nullable=False),  # of FEED: its posts up to it are read
+)
+
 # ── the projection: folded from the log ─────────────────────────────────────────────────────────────────────
 
 messages = Table(
@@ -397,6 +415,8 @@ messages = Table(
     Column("receipt", Integer, nullable=False, server_default=text("0")),  # of RECEIPTS
     UniqueConstraint("sender", "id"),
     Index("ix_messages_receipt", "receipt", sqlite_where=text("receipt > 0")),
+    Column("archived", Boolean, nullable=False, server_default=text("0")),
+    Index("ix_messages_inbox", "recipient", "archived", "seq"),
     Index("ix_messages_task", "task", "seq", sqlite_where=text("task != ''")),
     Index("ix_messages_id", "id"),
     Index("ix_messages_recipient", "recipient", "seq"),
@@ -422,6 +442,19 @@ given_up = Table(
     Index("ix_given_up_given_up_at", "given_up_at"),
 )
 """The messages that are kept no more, so that none of them is sent again under its key."""
+
+threads = Table(
+    "threads",
+    metadata,
+    Column("uid", Text, primary_key=True),  # of one of its parties
+    Column("thread", Text, primary_key=True),
+    Column("first", Integer, nullable=False),  # sequences of INBOX
+    Column("last", Integer, nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("others", Text, nullable=False),  # uids, separated by spaces
+    Index("ix_threads_last", "uid", "last"),
+)
+"""The threads of each party: of the messages that it has sent or received."""
 
 early_receipts = Table(
     "early_receipts",
@@ -607,6 +640,7 @@ ACCOUNTS = (
 """The tables with a row's organisation, in the order of their foreign keys."""
 
 BLOBS = (blobs, blob_readers, push_configs, pushes, webhooks, webhook_cursors)
+BLOBS = (blobs, blob_readers, push_configs, pushes, archived, feed_marks)
 """The other tables whose origin is here, of one organisation."""
 
 IDENTITY = (*ACCOUNTS, *BLOBS)
@@ -614,6 +648,7 @@ IDENTITY = (*ACCOUNTS, *BLOBS)
 
 PROJECTION = (
     messages,
+    threads,
     given_up,
     early_receipts,
     posts,

@@ -1,4 +1,4 @@
-"""Messages of the person: `postroom inbox` and `search`."""
+"""Messages of the person: `postroom inbox`, `threads`, `thread` and `search`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.declaring import answers, limit_option
+from postroom.cli.declaring import Answer, answers, asks, limit_option
 from postroom.cli.options import connect
-from postroom.cli.output import print_json
+from postroom.cli.output import print_json, print_table
 from postroom.cli.saving import Saver, force_option, out_option
-from postroom.lines.text import body_lines
+from postroom.lines.text import Cell, body_lines
 from postroom.protocol.limits import MAX_HOW
 from postroom.view.tasks import short
-from postroom.view.words import address, clock, expiry, part_lines
+from postroom.view.words import address, ago, clock, expiry, part_lines
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
-    from postroom.protocol.shapes import Mail, Post
+    from postroom.protocol.shapes import Mail, Post, Thread
 
 UNREAD = ("accepted", "delivered")
 """States of a message that its recipient has not read."""
@@ -115,30 +115,91 @@ def _hint(mails: Sequence[Mail]) -> None:
         click.echo("--out DIR saves the files", err=True)
 
 
-@click.command("inbox")
+@click.group("inbox", invoke_without_command=True)
 @answers(
     "--all everything: Also what you have read already.",
+    "--archived: Only what you have put away.",
     "--peek: Leave unread what is shown.",
     out_option,
     force_option,
     limit_option(100, "Most messages shown."),
 )
 def command(
-    everything: bool, peek: bool, out: str | None, force: bool, limit: int, as_json: bool
+    everything: bool,
+    archived: bool,
+    peek: bool,
+    out: str | None,
+    force: bool,
+    limit: int,
+    as_json: bool,
 ) -> None:
-    """Show the messages to you, oldest first.
+    """Show the messages to you, oldest first, without those that you have put away.
 
     What is shown counts as seen, and its senders learn that; with --peek or --json it does not. With --out the files
     and data in them are saved, those of each message in a folder named by its id.
     """
     with connect() as client:
-        mails = client.inbox(unread=not everything, limit=limit)
+        unread = not (everything or archived)
+        mails = client.inbox(unread=unread, archived=archived, limit=limit)
         if not show(client, mails, out=out, force=force, as_json=as_json):
             return
         sys.stdout.flush()  # `seen` is said after they were shown
         for mail in mails:
             if mail["state"] in UNREAD and not peek:
                 client.mark_seen(mail["id"])
+
+
+@command.command("archive", short_help="Put messages away, or take them out again.")
+@answers(
+    "ids [ID]...",
+    "--read: All that you have read.",
+    "--back: Take them out again.",
+)
+def archive(ids: tuple[str, ...], read: bool, back: bool) -> Answer:
+    """Put the messages ID away: `inbox` does not show them, `search` and `thread` do. No sender learns it.
+
+    An ID may be cut short to 4 digits or more.
+    """
+    if bool(ids) == read or (read and back):
+        raise click.UsageError("name messages, or say --read")
+    with connect() as client:
+        whole = [client.message(each)["id"] for each in ids]
+        done = client.archive(whole, archived=not back, read=read)
+    many = f"{done['count']} message{'s' * (done['count'] != 1)}"
+    return done, f"took out {many} again" if back else f"put away {many}"
+
+
+THREADS = ("LAST", "THREAD", "WITH", "MESSAGES", "UNREAD", "SUBJECT", "TEXT")
+
+
+@click.command("threads")
+@asks("messages.threads", limit_option(50, "Most threads shown."))
+def threads(found: list[Thread]) -> None:
+    """List your threads, the one with the newest message first."""
+    now = time.time()
+    rows = [
+        [
+            Cell(ago(each["at"], now)),
+            Cell(one_line(each["id"], 40)),
+            Cell(" ".join(map(address, each["parties"]))),
+            Cell(str(each["messages"])),
+            Cell(str(each["unread"]), bold=each["unread"] > 0),
+            Cell(one_line(each["subject"], 80)),
+            Cell(f"{address(each['from'])}: {one_line(each['text'], 120)}"),
+        ]
+        for each in found
+    ]
+    none = "no threads (postroom send @NICK TEXT --thread ID)"
+    print_table(THREADS, rows, cut=("TEXT", "SUBJECT", "WITH", "THREAD"), empty=none)
+
+
+@click.command("thread")
+@answers("thread", limit_option(50, "Most messages shown, the newest."), out_option, force_option)
+def thread(thread: str, limit: int, out: str | None, force: bool, as_json: bool) -> None:
+    """Show the messages of a thread that you may see, oldest first; nothing counts as seen by it."""
+    with connect() as client:
+        found = client.search(thread=thread, limit=limit)
+        show(client, found[::-1], out=out, force=force, as_json=as_json, to=True)
 
 
 EXAMPLES = """\b

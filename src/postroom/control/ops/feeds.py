@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from postroom.control.bodies import PostBody
+from postroom.control.bodies import PostBody, ReadBody
 from postroom.control.in_flight import acted_on
 from postroom.control.ops.table import STORING, Operations
 from postroom.control.parameters import After, Before, Limit, ProjectRef, Ref, SearchText, next_page
@@ -51,6 +51,24 @@ operations = Operations()
 async def projects(parts: Parts) -> answers.Projects:
     """List the projects."""
     return {"projects": await parts.office.projects(), "next": None}
+
+
+@operations.get("/v1/feeds", Scope.READ)
+async def unread(parts: Parts, me: Principal) -> answers.Feeds:
+    """List the feeds of the projects, with how many posts the caller has not read."""
+    return {"feeds": await parts.office.feeds(me.uid), "next": None}
+
+
+@operations.post("/v1/projects/{project}/read", Scope.SEND)
+async def read(
+    parts: Parts, project: ProjectRef, me: Principal, body: ReadBody | None = None
+) -> shapes.Feed:
+    """Note how far the caller has read the posts of a project.
+
+    Up to `seq`, or all that there are. A mark never goes back.
+    """
+    seq = (body or ReadBody()).seq
+    return await parts.office.read_feed(me.uid, check_name(project, "project"), seq)
 
 
 @operations.get("/v1/projects/{project}/posts", Scope.READ)

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from postroom.control.bodies import AckBody
+from postroom.control.bodies import AckBody, ArchiveBody
 from postroom.control.in_flight import acted_on
 from postroom.control.ops.table import STORING, Operations
 from postroom.control.parameters import After, Limit, MessageRef, Past, Seconds
@@ -22,6 +22,8 @@ from postroom.protocol.receipts import State
 from postroom_a2a.text import one_line
 
 Unread = Annotated[bool, Field(description="Only what was not read.")]
+
+Archived = Annotated[bool, Field(description="Only what was put away.")]
 
 AUDITED = 16
 """Ids of one acknowledgement that the audit log shows."""
@@ -39,14 +41,15 @@ async def list_(
     wait: Seconds = 0.0,
     *,
     unread: Unread = False,
+    archived: Archived = False,
 ) -> answers.Inbox:
     """Read the messages to the caller.
 
-    Without `after` and `wait` the newest; else those past `after`, and if there are none the answer waits for up to
-    `wait` seconds.
+    Without `after` and `wait` the newest that are not put away, or with `archived` those that are. Else those past
+    `after`; if there are none the answer waits for up to `wait` seconds.
     """
     if after is None and not wait:
-        found = await parts.inboxes.newest(me.uid, unread=unread, limit=limit)
+        found = await parts.inboxes.newest(me.uid, unread=unread, archived=archived, limit=limit)
     else:
         found = await parts.inboxes.past(me.uid, after or 0, unread=unread, limit=limit, wait=wait)
     last = found[-1].seq if found else after or 0
@@ -76,7 +79,20 @@ async def acknowledge(parts: Parts, body: AckBody, me: Principal) -> answers.Ack
 
 
 @operations.post(
-    "/v1/messages/{message_id}/seen",
+    "/v1/inbox/archive", Scope.SEND)
+async def archive(parts: Parts, body: ArchiveBody, me: Principal) -> answers.Archived:
+    """Put messages away, out of the list of the inbox, or take them out again.
+
+    With `read` all that were read. They stay in search and threads, no sender learns it, and no state changes.
+    """
+    if body.read:
+        return {"count": await parts.inboxes.archive_read(me.uid), "unknown": []}
+    count, unknown = await parts.inboxes.archive(me.uid, body.ids, archived=body.archived)
+    acted_on(about=" ".join(body.ids[:AUDITED]))
+    return {"count": count, "unknown": unknown}
+
+
+@operations.post("/v1/messages/{message_id}/seen",
     Scope.SEND,
     fails=(NotFound, Conflict, *STORING),
     strangers=True,

@@ -96,6 +96,20 @@ async def search(
     return {"messages": [mail.as_json() for mail in found], "next": older}
 
 
+@operations.get("/v1/threads", Scope.READ)
+async def threads(
+    parts: Parts, me: Principal, limit: Limit = 50, before: Before = 0
+) -> answers.Threads:
+    """List the caller's threads, the one with the newest message first.
+
+    A message is of a thread if its sender named one, or answered a message of it. The messages of one are found by
+    its id (`GET /v1/messages`).
+    """
+    found = await parts.office.threads(me.uid, limit=limit, before=before)
+    older = next_page(found, limit, lambda thread: thread.seq)
+    return {"threads": [thread.as_json() for thread in found], "next": older}
+
+
 @operations.get("/v1/messages/{message_id}", Scope.READ, fails=(NotFound, Conflict), strangers=True)
 async def show(
     parts: Parts,
