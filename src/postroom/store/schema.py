@@ -639,8 +639,10 @@ ACCOUNTS = (
 )
 """The tables with a row's organisation, in the order of their foreign keys."""
 
-BLOBS = (blobs, blob_readers, push_configs, pushes, webhooks, webhook_cursors)
-BLOBS = (blobs, blob_readers, push_configs, pushes, archived, feed_marks)
+BLOBS = (
+    *(blobs, blob_readers, push_configs, pushes, webhooks, webhook_cursors),
+    *(archived, feed_marks),
+)
 """The other tables whose origin is here, of one organisation."""
 
 IDENTITY = (*ACCOUNTS, *BLOBS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, fields
+from typing import Any
 
 from sqlalchemy import Select, bindparam, delete, or_, select, update
 
@@ -69,7 +70,7 @@ _SOME = prepared(
 )
 
 
-def _left(order: object) -> Select:
+def _left(order: Any) -> Select:
     """The sequence of the first message of a thread and a party, in that order."""
     return (
         select(messages.c.seq)
