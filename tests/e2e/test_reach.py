@@ -112,6 +112,7 @@ PATHS_AND_WALLS = {
 OTHER = {
     *("name", "project", "wait", "merge", "kind", "host", "header", "secret", "workers", "replace"),
     *("text", "parts", "subject", "thread", "to", "expects_reply", "expires_in", "key", "reply_to"),
+    *("archived", "read"),
     *("ids", "state", "skill", "context", "force", "reason", "timeout", "seq", "id", "description"),
     *("metadata", "append", "last", "events", "run", "first", "type", "decision", "input"),
     *(
