@@ -146,6 +146,7 @@ PAGES: dict[str, Callable[[Store, int], object]] = {
     ),
     "search of nothing": lambda store, _: store.messages.search(words=["absent"], limit=50),
     "search of posts": lambda store, _: store.records.search_posts("main", ["hello"], limit=50),
+    "projects": lambda store, _: store.records.projects(),
     "posts": lambda store, _: store.records.project_posts("main", limit=50),
     "posts past": lambda store, last: store.records.posts_past(last // 2, 50),
     "outbox": lambda store, _: store.announcements.of(ONE, limit=50),

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from itertools import islice
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, func, select, union, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, func, select, update
 
 from postroom.store import search
 from postroom.store.messages import page
@@ -82,6 +82,13 @@ _POST_OF = prepared(
     select(*_POST).where(posts.c.sender == bindparam("sender"), posts.c.id == bindparam("post"))
 )
 _FOUND_POSTS = search.POSTS.finds(_POST)
+_first = select(func.min(posts.c.project).label("name")).cte("first", recursive=True)
+_next = select(func.min(posts.c.project)).where(posts.c.project > _first.c.name).scalar_subquery()
+# From one name to the next by the index, past however many posts of each.
+_POSTED_TO = prepared(
+    select(_first.union_all(select(_next).where(_first.c.name.is_not(None))).c.name)
+)
+_JOINED = prepared(select(memberships.c.project).distinct())
 _HAS_POST = prepared(select(posts.c.seq).where(posts.c.seq == bindparam("at")))
 _POSTS_OF = select(*_POST).where(posts.c.project == bindparam("of")).limit(bindparam("most"))
 _POSTS_BEFORE = prepared(
@@ -203,8 +210,8 @@ class RecordStore:
 
     def projects(self, *more: str) -> list[str]:
         """The projects that an agent is or was in, those with a post, and `more`; sorted."""
-        found = union(select(memberships.c.project), select(posts.c.project))
-        return sorted({*self._session.column(found), *more})
+        found = [each for each in self._session.column(_POSTED_TO) if each is not None]
+        return sorted({*self._session.column(_JOINED), *found, *more})
 
     def insert_dead_letter(self, row: DeadLetterRow) -> bool:
         """Store a dead letter; False without effect if that delivery has one."""

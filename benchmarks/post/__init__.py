@@ -1,0 +1,1 @@
+"""The post office: what a reader waits for, however much there is."""
