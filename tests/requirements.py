@@ -134,6 +134,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "mail-archive-kept": "What a reader has put away leaves the list of the inbox and nothing else, no sender learns it, and that and how far each has read a feed survives a rebuild and a restore.",
         "mail-search-letters": "A search finds each word in any script, whatever its capitals and accents, the same on both databases, also in what was said before there was an index; no sign in it means anything.",
     },
+    ("The post office", "docs/post-office.md#plain-paths"): {
+        "plain-paths": "A client of a small server for agents sends, reads its inbox and lets in by `/api/messages`, `/api/inbox` and `/api/authorizations` with the fields of such a server, and these are the operations of the API with their limits and errors.",
+    },
     ("The post office", "docs/security.md#what-an-agent-may-not-do-alone"): {
         "acts-by-owner": "What an agent may not do alone is asked of its owner, once however often it is asked for, and done in its name when that is allowed, over SIGKILL; denied, or unanswered for seven days, it is not done, and the agent is told.",
         "acts-of-agents": "A grant, an answer to who asks for one, being reached by all again and a webhook wait for the owner of the session, worker or program that asks, by API, MCP or a worker's door; what is done is for whom it was asked, and taking back waits for nobody.",

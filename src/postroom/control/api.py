@@ -10,6 +10,7 @@ from postroom.control.measuring import Measuring
 from postroom.control.ops import (
     agents,
     alerts,
+    aliases,
     announcements,
     approvals,
     audit,
@@ -66,7 +67,7 @@ _NOUNS = (
     ),
     *(sessions, grants, invites),
     *(reports, messages, inbox, feeds, events, terminals, deadletters, alerts, credentials, audit),
-    *(trust, retention, integrity, room, orgs, openings, backup, metrics, mcp),
+    *(trust, retention, integrity, room, orgs, openings, backup, metrics, mcp, aliases),
 )
 
 OPERATIONS: tuple[Operation, ...] = tuple(chain.from_iterable(each.operations for each in _NOUNS))

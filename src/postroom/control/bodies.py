@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
 
 from postroom.directory.grants import GrantScope
 from postroom.errors import InvalidInput, MessageTooLarge
@@ -175,6 +183,29 @@ class MessageBody(ContentBody):
     expires_in: Annotated[float, Field(gt=0)] | None = None
     key: Annotated[str, Field(max_length=MAX_KEY)] = ""
     reply_to: Annotated[str, Field(max_length=64)] = ""
+
+
+def _plain(value: Any) -> Any:
+    """What a client has sent as null is what it has left out."""
+    return "" if value is None else value
+
+
+class PlainMessageBody(BaseModel):
+    """`POST /api/messages`: the fields of small servers for agents, and what else such a client sends beside them."""
+
+    recipient_id: Text
+    body: Text
+    subject: Annotated[str, Field(max_length=MAX_LABEL), BeforeValidator(_plain)] = ""
+    thread_id: Annotated[str, Field(max_length=MAX_CONTEXT), BeforeValidator(_plain)] = ""
+    idempotency_key: Annotated[str, Field(max_length=MAX_KEY), BeforeValidator(_plain)] = ""
+
+
+class AuthorizationBody(BaseModel):
+    """`POST /api/authorizations`: who is let in, and what else such a client sends beside it."""
+
+    grantee_id: Text
+    scopes: list[GrantScope] | None = None
+    expires_at: AwareDatetime | None = None
 
 
 class AnnouncementBody(ContentBody):

@@ -38,6 +38,7 @@ from postroom.protocol.shapes import (
     TaskEvent,
     TaskMessage,
     Thread,
+    Time,
     Webhook,
     Worker,
     WorkerEvent,
@@ -82,6 +83,42 @@ class Inbox(TypedDict):
 
     messages: list[Mail]
     next: int
+
+
+class PlainMessage(TypedDict):
+    """A message under `/api`: `read_at` is null while it is unread."""
+
+    id: str
+    sender_id: str
+    sender_name: str
+    recipient_id: str
+    subject: str
+    body: str
+    thread_id: str | None
+    created_at: Time
+    read_at: Time | None
+
+
+class Authorization(TypedDict):
+    """A grant under `/api`: instants are null for never."""
+
+    granter_id: str
+    grantee_id: str
+    scopes: list[str]
+    expires_at: Time | None
+    revoked_at: Time | None
+
+
+class Authorizations(TypedDict):
+    """The grants of and to the caller under `/api`, the newest first."""
+
+    authorizations: list[Authorization]
+
+
+class PlainInbox(TypedDict):
+    """The newest messages to the caller under `/api`, the oldest of them first."""
+
+    messages: list[PlainMessage]
 
 
 class Posts(TypedDict):
