@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -35,6 +36,14 @@ class House:
     org: str
     alerts: list[str] = field(default_factory=list)
     broke: asyncio.Event = field(default_factory=asyncio.Event)
+    swept: int = 0
+
+    @property
+    def parts(self) -> Any:
+        return SimpleNamespace(clerk=self)
+
+    async def sweep(self) -> None:
+        self.swept += 1
 
     @property
     def owner(self) -> Agent:
@@ -228,6 +237,7 @@ async def test_one_that_was_removed_leaves_its_folder_aside_and_its_name_free(tm
         assert (kept / "mail").read_text() == "kept"
         assert not home.exists()
         assert made.trust.gone == ()
+        assert made.default.swept == 1  # mail on its way to it ends
         with pytest.raises(NotFound):
             await made.orgs.remove("acme")
         await made.orgs.create("acme")

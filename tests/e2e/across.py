@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-import time
 from typing import Any
-from uuid import uuid4
 
 import httpx2
 
@@ -54,23 +51,13 @@ class Caller:
         query = {"wait": wait, "timeout": 20} if wait else {}
         return self.ask("GET", f"/v1/messages/{message}", params=query)
 
-    def lets_in(self, other: Caller) -> None:
-        """Let another write to it."""
-        let_in(self.room, self.org, self.uid, other.uid)
+    def lets_in(self, other: str, granter: str = "") -> None:
+        """Have the operator let another write to it, or to `granter`, an agent of its organisation."""
+        said = {"grantee": other, "granter": granter or self.uid}
+        operator(self.room, self.org).ask("POST", "/v1/grants", json=said)
 
 
 def operator(room: PostRoom, org: str) -> Caller:
     """The operator, as the person that it is in an organisation."""
     me = room.json("--org", org, "status")["me"]
     return Caller(room, org, me["nick"], room.server["token"])
-
-
-def let_in(room: PostRoom, org: str, granter: str, grantee: str) -> None:
-    """Store that one uid lets another in for messages."""
-    with sqlite3.connect(room.state / "accounts.db", timeout=20) as accounts:
-        accounts.execute(
-            "INSERT INTO grants (id, granter, grantee, scopes, made_by, made_at, org)"
-            " VALUES (?, ?, ?, 'message', ?, ?, ?)",
-            (uuid4().hex, granter, grantee, granter, time.time(), org),
-        )
-    accounts.close()

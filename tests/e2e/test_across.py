@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.e2e.across import Caller, let_in, operator
+from tests.e2e.across import Caller, operator
 from tests.e2e.conftest import EXAMPLES, TEMPLATE, PostRoom, gone, running_room, until
 from tests.e2e.dying import STEPS
 
@@ -46,8 +46,8 @@ def room() -> Generator[PostRoom]:
 def both(room: PostRoom) -> tuple[Caller, Caller]:
     """The operator in either organisation, who let each other in."""
     here, there = operator(room, "default"), operator(room, "acme")
-    here.lets_in(there)
-    there.lets_in(here)
+    here.lets_in(there.uid)
+    there.lets_in(here.address)
     return here, there
 
 
@@ -96,13 +96,13 @@ def test_two_people_of_two_organisations_talk_by_the_commands(
 def test_a_worker_is_written_to_and_writes_to_people_of_another_organisation(
     room: PostRoom, both: tuple[Caller, Caller]
 ) -> None:
-    there = both[1]
+    here, there = both
     room.run("spawn", ECHO)
     room.run("spawn", room.template(TEMPLATE.format(name="sender"), "sender", sender=SENDER))
     echo, sender = room.worker("echo"), room.worker("sender")
     stranger = Caller(room, "acme", "stranger")
-    let_in(room, "default", echo["uid"], there.uid)
-    let_in(room, "acme", there.uid, sender["uid"])
+    here.lets_in(there.uid, echo["uid"])
+    there.lets_in(sender["uid"])
 
     said = room.run("--org", "acme", "send", "@echo.default", "hello", "--wait", "answered")
     assert "you said: hello" in said
@@ -146,13 +146,34 @@ def test_a_message_that_is_not_seen_in_time_is_dead_on_both_sides(
 ) -> None:
     here, _ = both
     carol = Caller(room, "acme", "carol")
-    carol.lets_in(here)
+    carol.lets_in(here.address)
 
     sent = here.send(carol.address, "quick", expires_in=1)
 
     dead = here.receipt(sent["id"], "seen")
     assert (dead["state"], dead["reason"]) == ("dead", "expired")
     assert (carol.receipt(sent["id"])["state"], carol.inbox()) == ("dead", [])
+
+
+@pytest.mark.requirement("across-both-halves")
+def test_a_session_gets_mail_from_another_organisation_and_its_receipts_say_how(
+    room: PostRoom, both: tuple[Caller, Caller]
+) -> None:
+    here, there = both
+    made = there.ask("POST", "/v1/sessions", json={"client": "claude", "key": "k", "nick": "app"})
+    session = Caller(room, "acme", "app", made["api_key"]["key"])
+
+    sent = here.send(session.address, "which shape?", key="once")
+    (came,) = session.inbox(wait=20)
+    session.ask(
+        "POST", "/v1/inbox/ack", json={"ids": [sent["id"]], "state": "delivered", "how": "hook"}
+    )
+    told = here.receipt(sent["id"], "delivered")
+    session.send(came["from"]["uid"], "round", reply_to=came["id"], expects_reply=False)
+
+    assert (told["state"], told["how"]) == ("delivered", "hook")
+    assert here.receipt(sent["id"], "answered")["answer"]["text"] == "round"
+    assert here.send(session.address, "which shape?", key="once")["id"] == sent["id"]
 
 
 @pytest.mark.slow
@@ -185,7 +206,7 @@ def test_a_kill_at_any_step_leaves_a_message_once_on_each_side_and_a_repeat_is_a
     try:
         room.run("org", "create", "acme")
         alice, bob = Caller(room, "default", "alice"), Caller(room, "acme", "bob")
-        bob.lets_in(alice)
+        bob.lets_in(alice.address)
         for step in STEPS:
             text = f"at: {step}"
             with suppress(httpx2.TransportError):
@@ -204,6 +225,14 @@ def test_a_kill_at_any_step_leaves_a_message_once_on_each_side_and_a_repeat_is_a
             assert [mail["text"] for mail in found] == [f"at: {step}" for step in STEPS]
             assert {mail["state"] for mail in found} == {"seen"}
             assert [mail["seq"] for mail in found] == list(range(1, len(STEPS) + 1))
+        before = [side.ask("GET", "/v1/messages") for side in (alice, bob)]
+        room.run("down")
+        up[-1].wait(30)
+        for org in ("default", "acme"):
+            room.run("--org", org, "admin", "rebuild")
+        start()
+        assert before == [side.ask("GET", "/v1/messages") for side in (alice, bob)]
+        assert alice.send(bob.address, "last", key="last")["seq"] == len(STEPS) + 1
     finally:
         room.call("down")
         up[-1].wait(30)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.across import operator
 from tests.e2e.conftest import EXAMPLES, PostRoom, until
 from tests.postgres import PASSWORD, PostgresServer, running_postgres
 
@@ -58,6 +59,23 @@ def test_a_post_room_on_postgresql_does_what_one_on_files_does(kept: PostRoom) -
     kept.run("org", "create", "acme")
     assert kept.json("--org", "acme", "status")["workers"] == []
     assert no_secret(kept)
+
+
+@pytest.mark.requirement("across-both-halves")
+@pytest.mark.timeout(120)
+def test_two_organisations_on_postgresql_write_to_each_other(kept: PostRoom) -> None:
+    kept.up()
+    kept.run("org", "create", "acme")
+    here, there = operator(kept, "default"), operator(kept, "acme")
+    there.lets_in(here.uid)
+
+    sent = here.send(there.address, "a question")
+    (came,) = there.inbox(wait=20)
+    there.send(came["from"]["uid"], "an answer", reply_to=came["id"], expects_reply=False)
+
+    answered = here.receipt(sent["id"], "answered")
+    assert answered["answer"]["from"]["nick"] == f"{there.nick}.acme"
+    assert here.send("@nobody.acme", "hello", 403)["code"] == "not-let-in"
 
 
 def no_secret(room: PostRoom) -> bool:

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from postroom.directory.agents import Directory, Takers
 from postroom.directory.grants import Decisions
-from postroom.errors import InvalidInput, NotLetIn, TooManyRequests, UnknownRecipient
+from postroom.errors import InvalidInput, NotLetIn, StreamFull, TooManyRequests, UnknownRecipient
 from postroom.mail import outbox, projection
+from postroom.mail import relay as module
 from postroom.mail.inbox import Inboxes
 from postroom.mail.limits import PairBounds, PairLimits
 from postroom.mail.office import PostOffice
 from postroom.mail.relay import Relay
 from postroom.mail.views import Mail
+from postroom.projection.changes import ALERTS
 from postroom.projection.fold import Fold
 from postroom.projection.rules import together
 from postroom.protocol.receipts import State
 from postroom.store.agents import Agent
-from postroom.store.database import Database
+from postroom.store.database import Database, Store
 from postroom.store.grants import GrantRow
+from postroom.store.messages import MessageRow
 from postroom.store.migrate import migrate
-from postroom.store.schema import messages
+from postroom.store.schema import agents, grants, messages
 from postroom.store.signing import Signer
 from postroom.store.sqlite import SQLitePlace
 from tests.mail.desk import SECONDS, Desk, memory_bus, running
@@ -97,6 +101,14 @@ class House(Desk):
     async def reads(self, reader: Agent) -> list[Mail]:
         """What is in the inbox of `reader`, once there is something."""
         return await self.inboxes.past(reader.uid, 0, wait=SECONDS)
+
+    async def standing(self, most: int = 1) -> list[str]:
+        """The alerts that stand, once there are `most` of them."""
+
+        async def read() -> list[str]:
+            return [view.row.text for view in await self.alerts.standing()]
+
+        return await self.changes.until(ALERTS, read, lambda found: len(found) == most, SECONDS)
 
     async def sees(self, mail: Mail) -> None:
         await self.inboxes.acknowledge(mail.recipient.uid, [mail.id], State.SEEN)
@@ -333,3 +345,94 @@ async def test_a_message_that_was_changed_in_the_database_goes_nowhere() -> None
             assert [mail.id for mail in await they.acme.reads(they.bob)] == [good.id]
             dead = await they.home.mail(bad.id, State.DEAD)
             assert dead.reason == "malformed: it is not as it was stored"
+
+
+@pytest.mark.requirement("across-waits")
+async def test_a_full_inbox_holds_up_its_own_messages_alone_and_people_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setattr(module, "LAST_RETRY", 0.2)
+    async with two() as they:
+        carol = await they.acme.agent("carol")
+        for agent in (they.bob, carol):
+            await they.acme.lets_in(agent, they.alice)
+        full, store = asyncio.Event(), they.acme.relay.store
+
+        async def refuse(row: MessageRow) -> None:
+            if row.recipient == they.bob.uid and not full.is_set():
+                raise StreamFull("full")
+            await store(row)
+
+        monkeypatch.setattr(they.acme.relay, "store", refuse)
+        sent = [await they.home.office.send(they.alice.uid, "@bob.acme", f"n{n}") for n in range(3)]
+        await they.home.office.send(they.alice.uid, "@carol.acme", "for Carol")
+
+        assert [mail.text for mail in await they.acme.reads(carol)] == ["for Carol"]
+        (alert,) = await they.home.standing()
+        assert alert == "mail to @bob.acme waits, and is sent on by itself: its inbox is full"
+        full.set()
+        came: list[Mail] = []
+        while len(came) < len(sent):
+            after = came[-1].seq if came else 0
+            came += await they.acme.inboxes.past(they.bob.uid, after, wait=SECONDS)
+        assert [mail.id for mail in came] == [mail.id for mail in sent]
+        assert await they.home.standing(0) == []
+
+
+@pytest.mark.requirement("across-kills")
+async def test_news_that_come_while_a_message_is_looked_at_are_not_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with two() as they:
+        await they.acme.lets_in(they.bob, they.alice)
+        relay = they.home.relay
+        bring, before, after = relay._bring, asyncio.Event(), asyncio.Event()
+
+        async def slow(uid: str, rows: Sequence[MessageRow]) -> None:
+            await bring(uid, rows)
+            before.set()
+            await after.wait()
+
+        monkeypatch.setattr(relay, "_bring", slow)
+        sent = await they.home.office.send(they.alice.uid, "@bob.acme", "hello")
+        await before.wait()
+        (came,) = await they.acme.reads(they.bob)
+        await they.acme.sees(came)
+        await they.acme.folded()
+        after.set()
+
+        assert (await they.home.office.wait(sent.id, State.SEEN, SECONDS)).state is State.SEEN
+
+
+async def test_an_id_that_somebody_there_has_used_first_holds_no_message_back() -> None:
+    async with two(opened=False) as they:
+        await they.acme.lets_in(they.bob, they.alice)
+        sent = await they.home.office.send(they.alice.uid, "@bob.acme", "hello")
+        worker = await they.acme.worker("squatter")
+        await worker.store(they.bob.uid, b"first", sent.id)
+
+        async with they.acme.open():
+            async with asyncio.timeout(SECONDS):
+                while not (found := [m for m in await they.acme.all_mail() if m.id == sent.id]):
+                    await they.acme.inboxes.past(they.bob.uid, 1, wait=SECONDS)
+
+        assert [(mail.sender.uid, mail.text) for mail in found] == [(they.alice.uid, "hello")]
+
+
+@pytest.mark.requirement("across-waits")
+async def test_what_was_on_its_way_to_a_removed_organisation_is_dead() -> None:
+    async with two(opened=False) as they:
+        await they.acme.lets_in(they.bob, they.alice)
+        sent = await they.home.office.send(they.alice.uid, "@bob.acme", "hello")
+        await they.acme.database.write(forget_all)
+
+        await they.home.clerk.sweep()
+
+        dead = await they.home.office.wait(sent.id, State.DEAD, SECONDS)
+        assert (dead.state, dead.reason) == (State.DEAD, "recipient retired")
+
+
+def forget_all(store: Store) -> None:
+    store.session.run(delete(grants))
+    store.session.run(delete(agents))

@@ -253,6 +253,11 @@ class Orgs:
             # From here on it does not exist; the next start repeats what fails now.
             await self._clean_up(core)
             kept = await asyncio.to_thread(_set_aside, self._settings.for_org(name))
+        for parts in self.opened():
+            try:
+                await parts.clerk.sweep()  # what was on its way to it is dead
+            except PostroomError as error:
+                log.warning("mail to a removed organisation ends at the next start: %s", error)
         log.warning("the organisation %s was removed", name)
         return kept
 

@@ -95,8 +95,11 @@ class AgentSearch:
         return found
 
     async def entry(self, ref: str, me: Principal | None = None) -> shapes.Listed:
-        """The entry of the agent with that nick or uid; `me` as in `find`."""
-        agent = await self._directory.resolve(ref)
+        """The entry of the agent with that nick, address or uid; `me` as in `find`.
+
+        Of one of another organisation that a grant ties to this one it has the name alone.
+        """
+        agent = await self._directory.known(ref)
         seen = await self._directory.seen_by(me)
         shown = seen is None or CARD in seen.get(agent.uid, ())
         card = (await self._cards(agent.uid)).get(agent.uid) if shown else None
@@ -121,11 +124,10 @@ class AgentSearch:
     ) -> shapes.Listed:
         """`shown` is whether `me` may have its card, and know whether it is there."""
         presence = self._presence(agent)
+        party = agent.party_in(self._directory.org)
         seen = presence.seen_at(agent.uid) if shown else None
         return {
-            "uid": agent.uid,
-            "nick": agent.nick,
-            "kind": agent.kind,
+            **party.as_json(),
             "org": agent.org,
             "online": shown and presence.there(agent.uid),
             "seen_at": None if seen is None else format_time(seen),

@@ -391,6 +391,8 @@ class DeadLetterService:
 def _secret(store: Store, row: DeadLetterRow) -> bytes:
     secret = store.agents.message_secret(row.sender)
     parties = store.agents.agents_by_uid((row.sender, row.recipient))
+    if secret is None and store.agents.anywhere(row.sender) is not None:
+        raise Conflict("its sender is of another organisation, and may send it again from there")
     if secret is None or len(parties) < len({row.sender, row.recipient}):
         raise Conflict("the sender or the recipient of this letter does not exist")
     if any(agent.retired for agent in parties.values()):

@@ -23,6 +23,7 @@ from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.directory.grants import Decisions, GrantScope, reach
 from postroom.errors import (
     EnvironmentFault,
+    InvalidInput,
     MessageTooLarge,
     NotFound,
     NotLetIn,
@@ -211,10 +212,15 @@ class Relay:
     async def _step(self, lane: Lane) -> float | None:
         uid, waiting = lane.key, self._waiting[lane.key]
         everything, waiting.everything = waiting.everything, False
+        # Taken out first: what is heard of them meanwhile is looked at once more.
+        keys = [] if everything else list(waiting.keys)[:TOGETHER]
+        for key in keys:
+            del waiting.keys[key]
         try:
-            await (self._all(uid) if everything else self._some(uid, waiting))
+            await (self._all(uid) if everything else self._some(uid, keys))
         except BaseException as error:
             waiting.everything |= everything
+            waiting.keys = dict.fromkeys(keys) | waiting.keys
             if not isinstance(error, PostroomError):
                 raise
             return await self._held_up(uid, waiting, error)
@@ -232,16 +238,12 @@ class Relay:
             await self._bring(uid, rows)
             after = rows[-1].seq
 
-    async def _some(self, uid: str, waiting: _Waiting) -> None:
-        keys = list(waiting.keys)[:TOGETHER]
-
+    async def _some(self, uid: str, keys: Sequence[tuple[str, str]]) -> None:
         def find(store: Store) -> list[MessageRow]:
             found = [store.messages.message_of(*key) for key in keys]
             return [row for row in found if row is not None and not row.final]
 
         await self._bring(uid, await self._database.point(find))
-        for key in keys:
-            waiting.keys.pop(key, None)
 
     async def _bring(self, uid: str, rows: Sequence[MessageRow]) -> None:
         """Have each of these messages to `uid` at the recipient's organisation, and here what has become of it."""
@@ -273,21 +275,24 @@ class Relay:
 
     async def _carry(self, row: MessageRow, to: Agent | None, other: Relay | None) -> None:
         with self._decisions.taking():
-            if not await self._database.point(lambda store: _let_in(store, self.org, row)):
-                to = None
-            why = ALTERED if row.altered else _hopeless(row, to, self._clock())
-            if why:
+            let_in = await self._database.point(lambda store: _let_in(store, self.org, row))
+            why = ALTERED if row.altered else _hopeless(row, to, self._clock(), let_in=let_in)
+            if to is None or why:
                 await self._clerk.report(row, State.DEAD, why)
                 return
-            if to is None or other is None:
-                raise EnvironmentFault(f"the organisation {to.org if to else ''!r} is not open")
+            if other is None:
+                raise EnvironmentFault(f"the organisation {to.org!r} is not open")
             if why := await self._too_much(row):
                 await self._clerk.report(row, State.DEAD, why)
                 return
             await other.check_room(row.recipient)
-            if PREFIX in row.message:
-                await self.files(named_in(json.loads(row.message)), row.sender, to.org)
-            await other.store(row)
+            try:
+                if PREFIX in row.message:
+                    await self.files(named_in(json.loads(row.message)), row.sender, to.org)
+                await other.store(row)
+            except (InvalidInput, MessageTooLarge) as error:  # for ever
+                why = f"{Reason.UNDELIVERABLE.value}: {error.message}"
+                await self._clerk.report(row, State.DEAD, why)
             self._counted.discard((row.sender, row.id))
 
     async def _too_much(self, row: MessageRow) -> str:
@@ -363,11 +368,11 @@ class Relay:
             await self._alert(Alert(HELD_UP, "", about=about))
 
 
-def _hopeless(row: MessageRow, to: Agent | None, now: float) -> str:
-    """Why a message can go nowhere, "" where it can; `to` is None for who does not exist, or has not let it in."""
-    if to is None:
+def _hopeless(row: MessageRow, to: Agent | None, now: float, *, let_in: bool) -> str:
+    """Why a message can go nowhere, "" where it can."""
+    if not let_in:
         return Reason.NO_SUCH_RECIPIENT.value
-    if SET_ASIDE in to.org:
+    if to is None or SET_ASIDE in to.org:  # its organisation was removed
         return Reason.RETIRED.value
     return Reason.EXPIRED.value if row.expires_at and row.expires_at <= now else ""
 

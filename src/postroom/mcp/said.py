@@ -7,6 +7,7 @@ from typing import Any
 
 from postroom.errors import PostroomError
 from postroom.protocol.frame import message, quoted
+from postroom.protocol.ids import MAX_ADDRESS
 from postroom.protocol.parts import whole_text
 from postroom.protocol.shapes import (
     Artifact,
@@ -189,7 +190,7 @@ def fault(error: PostroomError) -> str:
 
 def who(party: Party) -> str:
     """`@nick`, or the uid of who has none."""
-    return one_line(f"@{party['nick']}" if party["nick"] else party["uid"], 80)
+    return one_line(f"@{party['nick']}" if party["nick"] else party["uid"], MAX_ADDRESS)
 
 
 def _named(artifact: Artifact) -> str:

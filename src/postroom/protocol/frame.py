@@ -18,6 +18,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from postroom.protocol.ids import MAX_ADDRESS
 from postroom.protocol.limits import MAX_LABEL
 from postroom.protocol.parts import whole_text
 from postroom.protocol.shapes import Mail
@@ -122,7 +123,8 @@ def message(
 def announced(mails: Sequence[Mail]) -> str:
     """For the person who looks on: from whom mail comes and how it begins, a line each."""
     lines = [
-        f"mail from @{one_line(mail['from']['nick'] or mail['from']['uid'], 64)}: {one_line(mail['text'], 160)}"
+        f"mail from @{one_line(mail['from']['nick'] or mail['from']['uid'], MAX_ADDRESS)}:"
+        f" {one_line(mail['text'], 160)}"
         for mail in mails[:MOST_NAMED]
     ]
     if (left := len(mails) - len(lines)) > 0:
@@ -153,7 +155,11 @@ def _from(mail: Mail, owner: str) -> str:
     kind = _KINDS.get(sender["kind"], "agent")
     if owner and sender["uid"] == owner:
         kind += ", the owner of this session"
-    name = f"@{one_line(sender['nick'], 64)}" if sender["nick"] else one_line(sender["uid"], 64)
+    name = (
+        f"@{one_line(sender['nick'], MAX_ADDRESS)}"
+        if sender["nick"]
+        else one_line(sender["uid"], 64)
+    )
     words = [f"From {name} ({kind}), message {_id(mail['id'])}, {one_line(mail['sent_at'], 40)}."]
     if mail["reply_to"]:
         words.append(f"It answers your message {_id(mail['reply_to'])}.")

@@ -16,6 +16,9 @@ from postroom.errors import Conflict, InvalidName
 
 UID = re.compile(r"[0-9a-f]{32}")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+MAX_ADDRESS = 130
+"""Characters of `@nick.org`: cut off, the name of an organisation would be missing that tells whose agent it is."""
+
 MESSAGE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 ID_PREFIX = re.compile(r"[0-9a-f]{4,31}")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from postroom.protocol.blobs import is_blob
+from postroom.protocol.ids import MAX_ADDRESS
 from postroom.protocol.parts import (
     FILE,
     TEXT,
@@ -110,7 +111,8 @@ def address(party: Any) -> str:
     """`@nick` of a party, or its uid where it has no nick; a text stays as it is."""
     if not isinstance(party, dict):
         return one_line(str(party), 80)
-    return one_line(f"@{party['nick']}" if party.get("nick") else str(party.get("uid", "?")), 80)
+    name = f"@{party['nick']}" if party.get("nick") else str(party.get("uid", "?"))
+    return one_line(name, MAX_ADDRESS)
 
 
 def lines_of(text: str) -> list[str]:

@@ -33,6 +33,7 @@ from postroom.errors import (
 from postroom.lines.happenings import activity_hint, activity_line
 from postroom.lines.rows import painted
 from postroom.lines.text import block, body_lines
+from postroom.protocol.ids import MAX_ADDRESS
 from postroom.protocol.receipts import RANK, State, is_final
 from postroom.protocol.shapes import Mail, Milestone
 from postroom.view.tasks import short
@@ -144,7 +145,7 @@ class Screen:
 
     def _nick(self, record: Any) -> str:
         sender = record["from"]
-        return one_line(str(sender.get("nick") or sender["uid"]), 64)
+        return one_line(str(sender.get("nick") or sender["uid"]), MAX_ADDRESS)
 
 
 Say = Callable[[str], None]

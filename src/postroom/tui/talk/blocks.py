@@ -18,6 +18,7 @@ from postroom.lines.markdown import drawn
 from postroom.lines.rows import Row, Span, Style
 from postroom.lines.tasks import answer_rows
 from postroom.lines.text import shortened
+from postroom.protocol.ids import MAX_ADDRESS
 from postroom.protocol.limits import MAX_HOW
 from postroom.protocol.receipts import State
 from postroom.tui.rowlog.log import Block
@@ -142,6 +143,6 @@ def _when(at: str) -> Span:
 
 
 def _nick(sender: Any, mine: bool) -> tuple[Span, Span]:
-    name = one_line(str(sender.get("nick") or sender["uid"]), 64)
+    name = one_line(str(sender.get("nick") or sender["uid"]), MAX_ADDRESS)
     style = Style.STRONG if mine else Style.PLAIN
     return Span(f"[{name}]", style, who=sender["uid"]), Span(" ")
