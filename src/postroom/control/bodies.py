@@ -476,14 +476,6 @@ class GrantBody(Body):
     expires_in: ExpiresIn | None = None
 
 
-class AuthorizationBody(Body):
-    """`POST /api/authorizations`: a uid, or an address; `expires_at` is RFC 3339."""
-
-    grantee_id: Address
-    scopes: LetInFor = []
-    expires_at: Annotated[str, Field(max_length=40)] | None = None
-
-
 class GrantRequestBody(Body):
     """`POST /v1/grants/requests`: who is asked, and for what; without scopes for messages alone."""
 

@@ -11,7 +11,6 @@ from postroom.protocol.shapes import (
     AlteredMail,
     Announcement,
     Approval,
-    Authorization,
     Blob,
     ControlRecord,
     Credential,
@@ -102,6 +101,7 @@ class PlainMessage(TypedDict):
 class Authorization(TypedDict):
     """A grant under `/api`: instants are null for never."""
 
+    id: str
     granter_id: str
     grantee_id: str
     scopes: list[str]
@@ -276,12 +276,6 @@ class Grants(TypedDict):
 
     grants: list[Grant]
     next: None
-
-
-class Authorizations(TypedDict):
-    """Grants of the caller, the newest first."""
-
-    authorizations: list[Authorization]
 
 
 class GrantRequests(TypedDict):

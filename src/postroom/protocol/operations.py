@@ -16,9 +16,6 @@ from __future__ import annotations
 
 OPERATIONS = {
     "agents.keys": {"route": "GET /.well-known/jwks.json", "help": "Show the keys that Agent Cards and pushes are signed with", "answer": "CardKeys"},
-    "grants.authorizations": {"route": "GET /api/authorizations", "help": "List whom the caller has let in: `GET /v1/grants`", "answer": "Authorizations"},
-    "grants.authorize": {"route": "POST /api/authorizations", "help": "Let an agent in: `POST /v1/grants`", "body": (("grantee_id", "str", ""), ("scopes", "list", ""), ("expires_at", "str", "")), "required": ("grantee_id",), "choices": {"scopes": ("message", "task", "card")}, "answer": "Authorization"},
-    "grants.withdraw": {"route": "DELETE /api/authorizations/{grant}", "help": "Take a grant back: `DELETE /v1/grants/{grant}`", "path": (("grant", "str", "Its id, 4 or more of the first digits, or whom it lets in, as lists show that."),), "answer": "Authorization"},
     "room.livez": {"route": "GET /livez", "help": "Say that the post room listens", "answer": "text/plain"},
     "metrics.read": {"route": "GET /metrics", "help": "Show the metrics of the post room, for Prometheus", "answer": "text/plain"},
     "room.readyz": {"route": "GET /readyz", "help": "Say whether everything is up", "answer": "Ready"},

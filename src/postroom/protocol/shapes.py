@@ -161,18 +161,6 @@ class Grant(TypedDict):
     ended_at: Time | None
 
 
-class Authorization(TypedDict):
-    """A grant, as other post offices for agents say it; a `grantee_id` is the address where no uid is known."""
-
-    id: str
-    granter_id: str
-    grantee_id: str
-    scopes: list[str]
-    created_at: Time
-    expires_at: Time | None
-    revoked_at: Time | None
-
-
 class GrantRequest(TypedDict):
     """`grantee` asks to be let in by `granter`; `state` is `pending`, `allowed` or `denied`."""
 
@@ -218,7 +206,7 @@ class Listed(Agent):
     """An agent in a list: `card` is its signed Agent Card, `online` whether it takes messages now.
 
     `seen_at` is its last sign of life, null for none. People have no card. `session` is null for agents that are none.
-    `unverified_email` is what an agent that joined says of its owner; who administers has it from `GET /v1/agents/{ref}`.
+    `unverified_email` is what an agent that joined says of its owner; who administers has it by `GET /v1/agents/{ref}`.
     """
 
     online: bool

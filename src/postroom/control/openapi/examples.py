@@ -50,11 +50,6 @@ VALUES: dict[str, Any] = {
             "scopes": ["message"],
         }.items()
     },
-    "Authorization.created_at": TIME,
-    "Authorization.grantee_id": OTHER,
-    "Authorization.granter_id": UID,
-    "Authorization.revoked_at": None,
-    "Authorization.scopes": ["message"],
     "Admission.grants_only": False,
     "Admission.registration": "invite",
     "Asked.asked": True,
@@ -174,7 +169,6 @@ VALUES: dict[str, Any] = {
     "Requeued.id": MESSAGE,
     "Status.org": "default",
     "Status.sessions": [],
-    "OwnerAsked.approval": "4f1c2b3a5d6e7f809192a3b4c5d6e7f8",
     "Push.config": "c1",
     "Push.id": "push_4f1c2b3a5d6e7f809192a3b4c5d6e7f8",
     "Push.next_at": None,
@@ -377,7 +371,6 @@ VALUES: dict[str, Any] = {
 BODIES: dict[str, Any] = {
     "AckBody": {"ids": [MESSAGE], "state": "seen"},
     "AdmissionBody": {"registration": "closed"},
-    "AuthorizationBody": {"grantee_id": OTHER, "scopes": ["message"]},
     "ArchiveBody": {"ids": [MESSAGE]},
     "ReadBody": {"seq": 41},
     "AgentBody": {"nick": "ci", "card": {"name": "ci", "description": "Runs the tests."}},

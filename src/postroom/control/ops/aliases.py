@@ -107,6 +107,7 @@ async def unauthorize(parts: Parts, grant: grants.GrantRef, me: Principal) -> an
 def _authorization(grant: shapes.Grant) -> answers.Authorization:
     revoked = grant["state"] == "revoked"
     return {
+        "id": grant["id"],
         "granter_id": _id(grant["granter"]),
         "grantee_id": _id(grant["grantee"]),
         "scopes": grant["scopes"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -11,7 +10,6 @@ from pydantic import Field
 from postroom.control.acts import by_owner
 from postroom.control.bodies import (
     AdmissionBody,
-    AuthorizationBody,
     GrantAnswerBody,
     GrantBody,
     GrantRequestBody,
@@ -24,11 +22,10 @@ from postroom.control.parameters import Ref
 from postroom.control.parts import Parts
 from postroom.directory.grants import GrantScope
 from postroom.directory.letting_in import Wanted
-from postroom.errors import Conflict, InvalidInput, NotFound, Refused
+from postroom.errors import Conflict, NotFound, Refused
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Principal, Scope
 from postroom.store.grants import Admission
-from postroom_a2a.times import parse_time
 
 GrantRef = Annotated[
     str,
@@ -227,70 +224,6 @@ def _for(wanted: Wanted, seconds: float | None) -> str:
     """The same for a person."""
     until = "for ever" if seconds is None else f"for {seconds / 86400.0:.4g} days from then"
     return f"for {', '.join(wanted.words.split())}, {until}"
-
-
-# ── the same, as other post offices for agents have it ──
-
-
-@operations.post(
-    "/api/authorizations",
-    Scope.SEND,
-    status=201,
-    by_owner=True,
-    fails=(NotFound, Refused, *STORING),
-)
-async def authorize(parts: Parts, body: AuthorizationBody, me: Principal) -> shapes.Authorization:
-    """Let an agent in: `POST /v1/grants`.
-
-    For the caller, in other words.
-    """
-    seconds = None if body.expires_at is None else _until_then(body.expires_at)
-    given = GrantBody(grantee=body.grantee_id, scopes=body.scopes, expires_in=seconds)
-    return _authorization(await allow(parts, given, me))
-
-
-@operations.get("/api/authorizations", Scope.READ)
-async def authorizations(parts: Parts, me: Principal) -> answers.Authorizations:
-    """List whom the caller has let in: `GET /v1/grants`.
-
-    In other words.
-    """
-    found = await parts.grants.listed(me, me.uid)
-    own = [each for each in found if each["granter"]["uid"] == me.uid]
-    return {"authorizations": [_authorization(each) for each in own]}
-
-
-@operations.delete("/api/authorizations/{grant}", Scope.SEND, fails=(NotFound, Conflict))
-async def withdraw(parts: Parts, grant: GrantRef, me: Principal) -> shapes.Authorization:
-    """Take a grant back: `DELETE /v1/grants/{grant}`.
-
-    In other words.
-    """
-    return _authorization(await revoke(parts, grant, me))
-
-
-def _authorization(grant: shapes.Grant) -> shapes.Authorization:
-    grantee = grant["grantee"]
-    return {
-        "id": grant["id"],
-        "granter_id": grant["granter"]["uid"],
-        "grantee_id": grantee["uid"] or f"@{grantee['nick']}",
-        "scopes": grant["scopes"],
-        "created_at": grant["made_at"],
-        "expires_at": grant["expires_at"],
-        "revoked_at": grant["ended_at"] if grant["state"] == "revoked" else None,
-    }
-
-
-def _until_then(text: str) -> float:
-    """The seconds until an instant. Raises InvalidInput."""
-    try:
-        seconds = parse_time(text) - time.time()
-    except ValueError as error:
-        raise InvalidInput("expires_at is no instant such as 2026-01-31T12:00:00Z") from error
-    if seconds <= 0:
-        raise InvalidInput("expires_at is in the past")
-    return seconds
 
 
 def _shown(admission: Admission) -> shapes.Admission:

@@ -78,8 +78,7 @@ async def acknowledge(parts: Parts, body: AckBody, me: Principal) -> answers.Ack
     return {"messages": [mail.as_json() for mail in done.mails], "unknown": list(done.unknown)}
 
 
-@operations.post(
-    "/v1/inbox/archive", Scope.SEND)
+@operations.post("/v1/inbox/archive", Scope.SEND)
 async def archive(parts: Parts, body: ArchiveBody, me: Principal) -> answers.Archived:
     """Put messages away, out of the list of the inbox, or take them out again.
 
@@ -92,7 +91,8 @@ async def archive(parts: Parts, body: ArchiveBody, me: Principal) -> answers.Arc
     return {"count": count, "unknown": unknown}
 
 
-@operations.post("/v1/messages/{message_id}/seen",
+@operations.post(
+    "/v1/messages/{message_id}/seen",
     Scope.SEND,
     fails=(NotFound, Conflict, *STORING),
     strangers=True,
