@@ -107,14 +107,14 @@ class TwoRooms:
 
 
 @asynccontextmanager
-async def two_rooms(folder: Path) -> AsyncGenerator[TwoRooms]:
-    """Both, open."""
+async def two_rooms(folder: Path, **chosen: Any) -> AsyncGenerator[TwoRooms]:
+    """Both, open, with `chosen` settings."""
     announcement = Announcement(
-        url="", pid=1, token="", nats_url="", nats_pid=1, started_at="", version="", state=""
+        url="https://box.example:4281", pid=1, token="", nats_url="", nats_pid=1, started_at="", version="", state=""
     )
     async with (
         running_server(folder, memory=True) as rig,
-        room_on(folder, rig) as home,
+        room_on(folder, rig, **chosen) as home,
         AsyncExitStack() as stack,
     ):
         rig.trust.add_org(ACME)
