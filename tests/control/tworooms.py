@@ -110,7 +110,14 @@ class TwoRooms:
 async def two_rooms(folder: Path, **chosen: Any) -> AsyncGenerator[TwoRooms]:
     """Both, open, with `chosen` settings."""
     announcement = Announcement(
-        url="https://box.example:4281", pid=1, token="", nats_url="", nats_pid=1, started_at="", version="", state=""
+        url="https://box.example:4281",
+        pid=1,
+        token="",
+        nats_url="",
+        nats_pid=1,
+        started_at="",
+        version="",
+        state="",
     )
     async with (
         running_server(folder, memory=True) as rig,

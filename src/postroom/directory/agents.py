@@ -192,7 +192,7 @@ def known(store: Store, org: str, ref: str) -> Agent:
         return resolve(store, org, nick)
     if agent is not None and agent.org == org:
         return resolve(store, org, ref)
-    if agent is None or not store.agents.related([agent.uid]):
+    if agent is None or not store.agents.shown_here(agent.uid):
         raise unknown(ref)
     return agent
 

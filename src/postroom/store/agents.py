@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from sqlalchemy import and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import bindparam, delete, exists, insert, or_, select, update
 
 from postroom.protocol import shapes
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.store.schema import EVERYWHERE, SET_ASIDE, agent_cards, agents, memberships, sessions
+from postroom.store.schema import (
+    EVERYWHERE,
+    SET_ASIDE,
+    agent_cards,
+    agents,
+    memberships,
+    messages,
+    sessions,
+)
 from postroom.store.session import Session, among, prepared, upsert
 
 _ALL = prepared(select(agent_cards.c.uid, agent_cards.c.card))
@@ -94,31 +102,31 @@ _SEEN = prepared(update(agents).where(agents.c.uid == bindparam("who")))
 _own = select(agents.c.uid)
 _agents, _sessions = EVERYWHERE.agents, EVERYWHERE.sessions
 _either = (_agents.c.uid, _agents.c.owner, _sessions.c.owner)
-_RELATED = prepared(
+_theirs = select(EVERYWHERE.grants.c.id).where(
+    EVERYWHERE.grants.c.granter.in_(_either), EVERYWHERE.grants.c.grantee.in_(_own)
+)
+_ours = select(EVERYWHERE.grants.c.id).where(
+    EVERYWHERE.grants.c.grantee.in_(_either), EVERYWHERE.grants.c.granter.in_(_own)
+)
+_asked = select(EVERYWHERE.grant_requests.c.id).where(
+    EVERYWHERE.grant_requests.c.grantee == _agents.c.uid,
+    EVERYWHERE.grant_requests.c.granter.in_(_own),
+)
+_OTHERS = (
     select(_agents.c.uid, _agents.c.nick, _agents.c.org, _agents.c.kind)
     .select_from(_agents.outerjoin(_sessions, _sessions.c.uid == _agents.c.uid))
     .where(among(_agents.c.uid, "uids"))
-    .where(
-        select(EVERYWHERE.grants.c.id)
-        .where(
-            or_(
-                and_(
-                    EVERYWHERE.grants.c.granter.in_(_either),
-                    EVERYWHERE.grants.c.grantee.in_(_own),
-                ),
-                and_(
-                    EVERYWHERE.grants.c.grantee.in_(_either),
-                    EVERYWHERE.grants.c.granter.in_(_own),
-                ),
-            )
+)
+_RELATED = prepared(_OTHERS.where(or_(_theirs.exists(), _ours.exists(), _asked.exists())))
+_SHOWN_HERE = prepared(
+    _OTHERS.where(
+        or_(
+            _theirs.exists(),
+            _asked.exists(),
+            # Whoever lets in an address does not learn by that whether somebody has it.
+            _ours.where(EVERYWHERE.grants.c.called == "").exists(),
+            exists().where(messages.c.sender == _agents.c.uid),
         )
-        .exists()
-        | select(EVERYWHERE.grant_requests.c.id)
-        .where(
-            EVERYWHERE.grant_requests.c.grantee == _agents.c.uid,
-            EVERYWHERE.grant_requests.c.granter.in_(_own),
-        )
-        .exists()
     )
 )
 
@@ -185,6 +193,10 @@ class AgentStore:
             uid: Party(uid, f"{nick}.{org.partition(SET_ASIDE)[0]}", kind)
             for uid, nick, org, kind in found
         }
+
+    def shown_here(self, uid: str) -> bool:
+        """Whether an agent of another organisation has shown itself to this one: it has let somebody in, or written."""
+        return bool(self._session.rows(_SHOWN_HERE, uids=[uid]))
 
     def all_agents(self, org: str, *, retired: bool = False) -> list[Agent]:
         """The agents of an organisation, by nick; with `retired` the retired ones too."""
