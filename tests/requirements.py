@@ -112,6 +112,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("The post office", "docs/a2a.md#callers-of-another-organisation"): {
         "guest-tasks": "Who is let in from another organisation gives an agent tasks with files, at its A2A address or by its own API, follows, answers, cancels and retries them by their ids, and is shown by its address; with the grant end streams, waits and pushes, and what was accepted stays.",
+        "nothing-tells": "To a caller of another organisation, also to who operates there, to who came by open registration, and to a member about what is others', each operation of the API answers alike for what is there and for what is not, whatever kind of reference it is given; so do the audit log and the alerts of its side.",
         "guest-learns-nothing": "Who is not let in is answered alike at every A2A method, whatever exists: for nobody, no grant, another scope, an ended grant; of other tasks and agents there a guest learns nothing.",
     },
     ("The post office", "docs/operating.md#retention"): {
