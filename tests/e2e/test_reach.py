@@ -130,6 +130,7 @@ OTHER = {
         "public",
     ),
     *("url", "credential", "deadline", "stat", "autonomous", "undo", "rebase", "resolve", "task"),
+    *("granter", "grantee", "grantee_id", "grants_only", "registration", "owner", "expires_at"),
     *("code", "uses", "invite", "display_name", "owner_email"),
     *("client", "version", "how", "autonomy", "branches", "large", "whole", "accept", "tree"),
 }

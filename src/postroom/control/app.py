@@ -57,7 +57,6 @@ from postroom.webhooks.sender import Sender
 
 if TYPE_CHECKING:
     from postroom.control.certificate import CertificateKeeper
-    from postroom.store.database import Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,6 @@ class Installation:
         in_flight: the running requests of the API.
         grpc: where A2A over gRPC is served.
         pins: the PINs of each open organisation, with the operator's uid there.
-        databases: of the open organisations, by name.
         decisions: who is let in, while it is acted on; shared, since grants cross organisations.
         relays: carry messages between the open organisations, by name.
         takers: what the agents of each open organisation take.
@@ -106,7 +104,6 @@ class Installation:
     relays: dict[str, Relay] = field(default_factory=dict)
     takers: dict[str, Takers] = field(default_factory=dict)
     blobs: dict[str, BlobService] = field(default_factory=dict)
-    databases: dict[str, Database] = field(default_factory=dict)
     pairs: PairLimits = field(default_factory=PairLimits)
     backing_up: asyncio.Lock = field(default_factory=asyncio.Lock)
     opened: dict[str, Any] = field(default_factory=dict)

@@ -71,6 +71,7 @@ from postroom.push.webhooks import WebhookService
 from postroom.settings import Settings
 from postroom.settings.keeping import parse_pauses
 from postroom.store.agents import Agent
+from postroom.store.database import Database
 from postroom.store.sessions import SessionRow
 from postroom.tasks.assignment import TaskAssigner, TaskRetries
 from postroom.tasks.reports import SilentTasks, TaskReports
@@ -292,8 +293,6 @@ async def _open_parts(
     services = AgentRequests(parts)
     await services.open()
     stack.push_async_callback(services.close)
-    installation.databases[trust.org] = base.database
-    stack.callback(installation.databases.pop, trust.org, None)
     installation.opened[trust.org] = parts
     stack.callback(installation.opened.pop, trust.org, None)
     return parts
@@ -301,8 +300,13 @@ async def _open_parts(
 
 async def _open_grants(base: Base, stack: AsyncExitStack) -> Grants:
     shared, org = base.installation, base.trust.org
+
+    def elsewhere(name: str) -> Database | None:
+        there: Parts | None = shared.opened.get(name)
+        return there.database if there is not None else None
+
     cut = shared.in_flight.cut_grants
-    grants = Grants(base.database, org, shared.decisions, shared.databases.get, cut)
+    grants = Grants(base.database, org, shared.decisions, elsewhere, cut)
     await grants.refresh()
     stack.callback(shared.decisions.closed.pop, org, None)
     base.background.supervise("grants", grants.run)

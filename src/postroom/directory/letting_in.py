@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import math
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
+from postroom.directory import grant_views
 from postroom.directory.agents import resolve
 from postroom.directory.grants import NOBODY, OPEN, Decisions, GrantScope, closed, split
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused
@@ -22,11 +22,10 @@ from postroom.protocol import shapes
 from postroom.protocol.ids import ID_PREFIX, UID, check_address, only_one
 from postroom.protocol.limits import MAX_ASKED_OF, MAX_GRANTS, MAX_REASON
 from postroom.protocol.principal import Principal, Scope
-from postroom.store.agents import Agent, Party
+from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.grants import Admission, GrantRequestRow, GrantRow, Reached
 from postroom_a2a.text import one_line
-from postroom_a2a.times import format_time
 
 ASK_AGAIN = 7 * 86400.0
 """Seconds after which who was denied can ask again."""
@@ -152,7 +151,7 @@ class Grants:
                 called,
             )
             _put(store, row)
-            return _shown_all(store, [row], now)[0]
+            return grant_views.grants(store, [row], now)[0]
 
         made = await self._database.write(store_it)
         await self.refresh()
@@ -174,7 +173,7 @@ class Grants:
             given, received = self._seen(store, me, agent)
             rows = {row.id: row for row in (*given, *received)}
             newest = sorted(rows.values(), key=lambda row: (row.made_at, row.id), reverse=True)
-            shown = _shown_all(store, newest, now, {row.id for row in received})
+            shown = grant_views.grants(store, newest, now, {row.id for row in received})
             return [each for each in shown if ended or each["state"] == "valid"]
 
         return await self._database.read(read)
@@ -187,11 +186,11 @@ class Grants:
             sides = _sides_of(store, me)
             received = store.grants.to(sides)
             rows = {row.id: row for row in (*store.grants.of(sides), *received)}
-            late = [row for row in rows.values() if _ended(row, now) > now - LATELY]
+            late = [row for row in rows.values() if grant_views.ended_at(row, now) > now - LATELY]
             newest = sorted(late, key=lambda row: (row.made_at, row.id), reverse=True)[:MOST_SHOWN]
             asked = [row for row in store.grants.asked(sides) if row.state == PENDING]
-            shown = _shown_all(store, newest, now, {row.id for row in received})
-            return shown, _requests(store, asked[:MOST_SHOWN])
+            shown = grant_views.grants(store, newest, now, {row.id for row in received})
+            return shown, grant_views.requests(store, asked[:MOST_SHOWN])
 
         return await self._database.read(read)
 
@@ -217,7 +216,7 @@ class Grants:
         row, granters, grantees = await self._database.write(store_it)
         await self._settled()
         self._cut(granters, grantees)
-        return (await self._database.read(lambda store: _shown_all(store, [row], now)))[0]
+        return (await self._database.read(lambda store: grant_views.grants(store, [row], now)))[0]
 
     async def meant(self, me: Principal, grantee: str, granter: str = "") -> Meant:
         """Whom `me` means to let in, before it is done. Raises as `allow`, but where `me` may not do it alone."""
@@ -274,7 +273,9 @@ class Grants:
         def read(store: Store) -> list[shapes.GrantRequest]:
             rows = store.grants.asked(None if me.allows(Scope.ADMIN) else _sides_of(store, me))
             kept = [row for row in rows if answered or row.state == PENDING]
-            return _requests(store, sorted(kept, key=lambda row: row.asked_at, reverse=True))
+            return grant_views.requests(
+                store, sorted(kept, key=lambda row: row.asked_at, reverse=True)
+            )
 
         return await self._database.read(read)
 
@@ -282,7 +283,7 @@ class Grants:
         """One request to `me`. Raises NotFound."""
 
         def find(store: Store) -> shapes.GrantRequest:
-            return _requests(store, [self._request(store, me, request)])[0]
+            return grant_views.requests(store, [self._request(store, me, request)])[0]
 
         return await self._database.read(find)
 
@@ -319,7 +320,7 @@ class Grants:
                 )
                 _put(store, grant)
             after = store.grants.request(row.id)
-            return _requests(store, [after or row])[0]
+            return grant_views.requests(store, [after or row])[0]
 
         done = await self._database.write(store_it)
         await self.refresh()
@@ -379,19 +380,35 @@ class Grants:
         me.require(Scope.ADMIN)
         now = self._clock()
 
-        def store_it(store: Store) -> Agent:
+        def store_it(store: Store) -> tuple[Agent, list[str]]:
             agent = resolve(store, self._org, ref)
             owner = resolve(store, self._org, person) if person else None
             if agent.kind == "human" or (owner is not None and owner.kind != "human"):
                 raise InvalidInput("an agent that is no person belongs to a person")
             if store.sessions.get(agent.uid) is not None:
                 raise Conflict(f"@{agent.nick} is a session: it belongs to who has it open")
-            store.grants.give_to(agent.uid, owner.uid if owner else "", now)
-            return agent
+            before = store.grants.give_to(agent.uid, owner.uid if owner else "", now)
+            return agent, _let_in_by(store, [agent.uid, before])
 
-        agent = await self._database.write(store_it)
+        agent, grantees = await self._database.write(store_it)
         await self._settled()
+        self._cut([agent.uid], grantees)
         return agent
+
+    async def leaving(self, uid: str) -> Callable[[], Awaitable[None]]:
+        """To be called before an agent or a person is removed; what it returns, after that."""
+
+        def read(store: Store) -> tuple[list[str], list[str]]:
+            granters = [uid, *store.grants.owned(uid)]
+            return granters, _let_in_by(store, granters)
+
+        granters, grantees = await self._database.read(read)
+
+        async def left() -> None:
+            await self._settled()
+            self._cut(granters, grantees)
+
+        return left
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -506,6 +523,12 @@ def _sides_of(store: Store, me: Principal) -> list[str]:
     return [me.uid, *store.grants.owned(me.uid)]
 
 
+def _let_in_by(store: Store, granters: Collection[str]) -> list[str]:
+    """Whom these have let in at any time, and what belongs to those."""
+    grantees = {row.grantee for row in store.grants.of(granters)}
+    return [uid for each in grantees for uid in (each, *store.grants.owned(each))]
+
+
 def _put(store: Store, row: GrantRow) -> None:
     """Store a grant. Raises Refused where its granter has as many as it may have."""
     others = [one for one in store.grants.of([row.granter]) if one.grantee != row.grantee]
@@ -530,69 +553,3 @@ def _put_request(store: Store, row: GrantRequestRow, now: float) -> None:
     if before is None and sum(one.state == PENDING for one in known) >= MAX_ASKED_OF:
         return
     store.grants.ask(row)
-
-
-def _shown_all(
-    store: Store, rows: Collection[GrantRow], now: float, own: Collection[str] = ()
-) -> list[shapes.Grant]:
-    """Shapes of the API; `own` are the ids of those whose grantees ask, who may know of themselves."""
-    rows = [replace(row, called="") if row.id in own else row for row in rows]
-    uids = {uid for row in rows for uid in (row.granter, row.grantee)}
-    parties = store.agents.parties(uids)
-    gone = store.grants.gone(uids)
-    return [_shown(row, parties, now, gone) for row in rows]
-
-
-def _shown(
-    row: GrantRow, parties: dict[str, Party], now: float, gone: Collection[str]
-) -> shapes.Grant:
-    named_by_uid = UID.fullmatch(row.called) is not None
-    grantee = parties[row.grantee]
-    if row.called:
-        grantee = Party(
-            row.called if named_by_uid else "", "" if named_by_uid else row.called, "unknown"
-        )
-    state, ended = "valid", None
-    if row.revoked_at is not None:
-        state, ended = "revoked", row.revoked_at
-    elif row.expires_at is not None and row.expires_at <= now:
-        state, ended = "expired", row.expires_at
-    elif row.granter in gone or (row.grantee in gone and not row.called):
-        state = "revoked"
-    return {
-        "id": row.id,
-        "granter": parties[row.granter].as_json(),
-        "grantee": grantee.as_json(),
-        "scopes": row.scopes.split(),
-        "state": state,
-        "made_at": format_time(row.made_at),
-        "expires_at": None if row.expires_at is None else format_time(row.expires_at),
-        "ended_at": None if ended is None else format_time(ended),
-    }
-
-
-def _ended(row: GrantRow, now: float) -> float:
-    """When it ended; infinite while it counts."""
-    if row.revoked_at is not None:
-        return row.revoked_at
-    over = row.expires_at is not None and row.expires_at <= now
-    return row.expires_at or 0.0 if over else math.inf
-
-
-def _requests(store: Store, rows: Collection[GrantRequestRow]) -> list[shapes.GrantRequest]:
-    named = {uid for row in rows for uid in (row.granter, row.grantee, row.answered_by) if uid}
-    parties = store.agents.parties(named)
-    return [
-        {
-            "id": row.id,
-            "granter": parties[row.granter].as_json(),
-            "grantee": parties[row.grantee].as_json(),
-            "scopes": row.scopes.split(),
-            "reason": row.reason,
-            "state": row.state,
-            "asked_at": format_time(row.asked_at),
-            "answered_by": parties[row.answered_by].as_json() if row.answered_by else None,
-            "answered_at": None if row.answered_at is None else format_time(row.answered_at),
-        }
-        for row in rows
-    ]

@@ -343,12 +343,17 @@ class GrantStore:
             self._session.run(_SET, {"who": uid, "grants_only": only})
         return bool(self._session.scalar(_ONLY, uid=uid))
 
-    def give_to(self, uid: str, owner: str, at: float) -> None:
-        """Let an agent belong to another person, "" for nobody; what the one before has let in for it ends."""
+    def give_to(self, uid: str, owner: str, at: float) -> str:
+        """Let an agent belong to another person, "" for nobody; what the one before has let in for it ends.
+
+        Returns:
+            Uid of the one before.
+        """
         before = self._session.scalar(_OWNER, uid=uid)
         self._session.run(_SET, {"who": uid, "owner": owner})
         if before and before != owner:
             self._session.run(_END_MADE, {"whose": uid, "by": before, "revoked_at": at})
+        return before or ""
 
     def retired(self, uid: str, at: float) -> None:
         """End what stands on an agent of this organisation whose address is taken away.

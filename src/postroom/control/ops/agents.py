@@ -137,7 +137,9 @@ async def remove(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Me:
     Its keys are revoked, its tasks fail, and what waits for it becomes dead letters.
     """
     agent = await parts.outside.resolve(ref)
+    left = await parts.grants.leaving(agent.uid)
     await parts.iam.retire(me, agent.uid)
+    await left()
     acted_on(about=agent.uid)
     await parts.outside.forget(agent.uid)
     await parts.sessions.forget(agent.uid)

@@ -70,7 +70,9 @@ async def remove(parts: Parts, ref: AgentRef, me: Principal) -> shapes.Person:
         raise InvalidInput(
             f"@{person.nick} is no person", remedy="postroom people list, postroom agents"
         )
+    left = await parts.grants.leaving(person.uid)
     await parts.iam.retire(me, person.uid)
+    await left()
     acted_on(about=person.uid)
     await parts.sessions.forget(person.uid)
     await parts.sweep()  # what waits for them becomes dead letters, and the senders hear of it
