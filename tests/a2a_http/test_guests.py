@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import secrets
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -155,6 +156,24 @@ async def test_a_stream_of_a_task_ends_with_the_grant_and_the_task_stays(
     assert shown["result"]["id"] == task
     canceled = (await alice.door(bob.agent.nick, "CancelTask", id=task)).json()
     assert canceled["result"]["status"]["state"] == "TASK_STATE_CANCELED"
+
+
+@pytest.mark.requirement("grant-revoke-counts")
+async def test_a_stream_of_a_task_ends_when_the_time_of_the_grant_is_over(
+    rooms: TwoRooms, alice: Caller, bob: Caller
+):
+    await rooms.let_in(bob, alice, "task", expires_at=time.time() + 1.5)
+    await bob.parts.grants.refresh()
+    task = (await delegated(alice, bob))["id"]
+
+    async with alice.http.stream("GET", f"/v1/tasks/{task}/stream") as events:
+        assert events.status_code == 200
+        with pytest.raises((httpx2.RemoteProtocolError, httpx2.ReadError)):
+            async with asyncio.timeout(20.0):
+                await events.aread()
+
+    late = await alice.ask("POST", "/v1/tasks", json={"to": bob.address, "text": "more"})
+    assert (late.status_code, late.json()["code"]) == (403, "not-let-in")
 
 
 async def test_files_of_a_task_go_both_ways(rooms: TwoRooms, alice: Caller, bob: Caller):

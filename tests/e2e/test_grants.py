@@ -302,6 +302,15 @@ def test_who_is_reached_by_grants_alone_gets_nothing_else_from_programs_and_work
     assert worker.types("send", f"@{closed.nick}", "and more")[0] != 0
     until(lambda: texts(closed) == ["now", "I am"])
 
+    # Nor is it given a task, or called, by programs and by workers.
+    second = Typist(house)
+    house.run("grants", "only", "on", f"@{second.nick}")
+    task = other.ask("POST", "/v1/tasks", to=f"@{second.nick}", text="do it")
+    assert (task.status_code, task.json()["code"]) == (403, "not-let-in")
+    assert worker.types("delegate", f"@{second.nick}", "do it")[0] != 0
+    assert "nobody serves" in worker.types("call", f"@{second.nick}", "do it")[1]
+    assert not house.json("task", "list", "--worker", f"@{second.nick}")["tasks"]
+
     closed.told("PUT", "/v1/grants/only", grants_only=False)
     assert worker.types("send", f"@{closed.nick}", "open again")[0] == 0
     other.told("POST", "/v1/messages", to=f"@{closed.nick}", text="me too")

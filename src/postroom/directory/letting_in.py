@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from postroom.directory import grant_views
 from postroom.directory.agents import resolve
-from postroom.directory.grants import NOBODY, OPEN, Decisions, GrantScope, closed, split
+from postroom.directory.grants import NOBODY, OPEN, Closed, Decisions, GrantScope, closed, split
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused
 from postroom.observe.supervision import well
 from postroom.protocol import shapes
@@ -32,6 +34,9 @@ ASK_AGAIN = 7 * 86400.0
 
 PAUSE = 1.0
 """Seconds between two looks at the agents that have come or gone."""
+
+LONGEST = 3600.0
+"""Seconds after which the clock is looked at again, however far the next end is: it may have been set."""
 
 PENDING, ALLOWED, DENIED = "pending", "allowed", "denied"
 """States of a request."""
@@ -98,26 +103,49 @@ class Grants:
         self._cut = cut
         self._clock = clock
         self._stale = asyncio.Event()
+        self._ending: dict[str, GrantRow] = {}
 
     # ── what workers' doors know ────────────────────────────────────────────────────────────────────────
 
     async def refresh(self) -> None:
         """Bring what the doors of workers go by up to date."""
-        found = await self._database.read(lambda store: closed(store, self._org))
+
+        def read(store: Store) -> tuple[Closed, list[GrantRow]]:
+            return closed(store, self._org), store.grants.of()
+
+        found, grants = await self._database.read(read)
         self._decisions.closed[self._org] = found
+        before = self._next_end()
+        self._ending = {row.id: row for row in grants if _is_ending(row, self._clock())}
+        if self._next_end() < before:
+            self._stale.set()  # who waits for the next end waits too long
 
     def wake(self) -> None:
         """Say that an agent came, went, or belongs to somebody else."""
         self._stale.set()
 
     async def run(self) -> None:
-        """Follow the agents that come and go, until cancelled."""
+        """Follow the agents that come and go, and end what stands on grants whose time is over, until cancelled."""
         while True:
-            await self._stale.wait()
+            with suppress(TimeoutError):
+                left = self._next_end() - self._clock()
+                await asyncio.wait_for(self._stale.wait(), min(max(0.0, left), LONGEST))
             self._stale.clear()
+            over = [row for row in self._ending.values() if not _is_ending(row, self._clock())]
             await self.refresh()
+            for row in over:
+                await self._end(row)
             well()
             await asyncio.sleep(PAUSE)
+
+    def _next_end(self) -> float:
+        return min((row.expires_at or 0.0 for row in self._ending.values()), default=math.inf)
+
+    async def _end(self, row: GrantRow) -> None:
+        def read(store: Store) -> tuple[list[str], list[str]]:
+            return _with_theirs(store, row.granter), _with_theirs(store, row.grantee)
+
+        self._cut(*await self._database.read(read))
 
     # ── letting in ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -209,9 +237,7 @@ class Grants:
             row = self._given(store, me, ref)
             if store.grants.revoke(row.id, now):
                 row = replace(row, revoked_at=now)
-            owned = store.grants.owned
-            granters, grantees = ([uid, *owned(uid)] for uid in (row.granter, row.grantee))
-            return row, granters, grantees
+            return row, _with_theirs(store, row.granter), _with_theirs(store, row.grantee)
 
         row, granters, grantees = await self._database.write(store_it)
         await self._settled()
@@ -399,7 +425,7 @@ class Grants:
         """To be called before an agent or a person is removed; what it returns, after that."""
 
         def read(store: Store) -> tuple[list[str], list[str]]:
-            granters = [uid, *store.grants.owned(uid)]
+            granters = _with_theirs(store, uid)
             return granters, _let_in_by(store, granters)
 
         granters, grantees = await self._database.read(read)
@@ -520,13 +546,23 @@ def check_giver(me: Principal) -> None:
 
 def _sides_of(store: Store, me: Principal) -> list[str]:
     """`me`, and the agents that belong to `me`."""
-    return [me.uid, *store.grants.owned(me.uid)]
+    return _with_theirs(store, me.uid)
+
+
+def _is_ending(row: GrantRow, now: float) -> bool:
+    """Whether it counts until a time to come."""
+    return row.revoked_at is None and row.expires_at is not None and now < row.expires_at
+
+
+def _with_theirs(store: Store, uid: str) -> list[str]:
+    """An agent, and those that belong to it."""
+    return [uid, *store.grants.owned(uid)]
 
 
 def _let_in_by(store: Store, granters: Collection[str]) -> list[str]:
     """Whom these have let in at any time, and what belongs to those."""
     grantees = {row.grantee for row in store.grants.of(granters)}
-    return [uid for each in grantees for uid in (each, *store.grants.owned(each))]
+    return [uid for each in grantees for uid in _with_theirs(store, each)]
 
 
 def _put(store: Store, row: GrantRow) -> None:
