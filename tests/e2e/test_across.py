@@ -85,6 +85,7 @@ def test_two_people_of_two_organisations_talk_by_the_commands(
     again = tmp_path / "again.txt"
     room.run("blob", "get", reply["files"][0]["url"], "--output", str(again))
     assert again.read_text() == "a drawing"
+    assert here.ask("GET", f"/v1/agents/{there.nick}.acme")["nick"] == f"{there.nick}.acme"
     shown = room.run("chat", there.address, given="thank you\n")
     assert [line for line in shown.splitlines() if f"[{there.nick}.acme] green" in line]
     until(lambda: room.json("--org", "acme", "inbox")["messages"])

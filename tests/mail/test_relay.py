@@ -436,3 +436,20 @@ async def test_what_was_on_its_way_to_a_removed_organisation_is_dead() -> None:
 def forget_all(store: Store) -> None:
     store.session.run(delete(grants))
     store.session.run(delete(agents))
+
+
+@pytest.mark.requirement("across-ambiguous")
+async def test_whom_one_lets_in_one_is_not_told_of_before_it_writes() -> None:
+    async with two() as they:
+        await they.acme.lets_in(they.bob, they.alice)
+
+        for ref in ("@alice.home", they.alice.uid, "@nobody.home"):
+            with pytest.raises(UnknownRecipient):
+                await they.acme.directory.known(ref)
+        assert await they.home.directory.known("@bob.acme") == they.bob
+        await they.home.office.send(they.alice.uid, "@bob.acme", "hello")
+        await they.acme.reads(they.bob)
+
+        assert await they.acme.directory.known("@alice.home") == they.alice
+        with pytest.raises(UnknownRecipient):
+            await they.acme.directory.resolve("@alice.home")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from postroom.protocol.frame import AGAIN, BAR, MOST, Frame, announced, framed
 from postroom.protocol.shapes import Mail
+from postroom.view.words import address
 
 SENDER, OWNER = "a" * 32, "b" * 32
 AT = "2026-01-31T12:00:00.000Z"
@@ -110,6 +111,16 @@ def test_the_sender_is_named_with_what_it_is(kind: str, uid: str, words: str) ->
     assert (
         f"From @pat ({words}), " in framed([mail_of(**{"from": sender})], to="a", owner=OWNER).text
     )
+
+
+@pytest.mark.requirement("across-both-halves")
+def test_the_organisation_of_a_sender_is_never_cut_off() -> None:
+    sender = {"uid": SENDER, "nick": f"{'n' * 64}.{'o' * 64}", "kind": "human"}
+    mail = mail_of(**{"from": sender})
+
+    assert f"From @{sender['nick']} (person), " in framed([mail], to="a").text
+    assert f"mail from @{sender['nick']}:" in announced([mail])
+    assert address(sender) == f"@{sender['nick']}"
 
 
 def test_a_repetition_says_that_it_is_one_under_the_same_id() -> None:

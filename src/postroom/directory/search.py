@@ -97,7 +97,7 @@ class AgentSearch:
     async def entry(self, ref: str, me: Principal | None = None) -> shapes.Listed:
         """The entry of the agent with that nick, address or uid; `me` as in `find`.
 
-        Of one of another organisation that a grant ties to this one it has the name alone.
+        Of one of another organisation that this one has met it has the name alone.
         """
         agent = await self._directory.known(ref)
         seen = await self._directory.seen_by(me)
