@@ -107,6 +107,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "across-waits": "A message waits for an organisation that is not open and for an inbox that is full, and people are told; it expires as others do, and is dead with its organisation's removal.",
     },
     ("The post office", "docs/security.md#organisations"): {
+        "across-revoking": "Of a thousand sends to another organisation none is taken behind a grant that was taken back, and what was taken before it is carried.",
         "across-ambiguous": "Who is not let in gets one answer about every agent of other organisations, whether it exists or not, however it is named.",
         "across-workers": "A message that a worker stores itself for an agent which has not let it in ends as one to nobody; one that is let in arrives.",
     },

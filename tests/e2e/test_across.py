@@ -177,6 +177,25 @@ def test_a_session_gets_mail_from_another_organisation_and_its_receipts_say_how(
     assert here.send(session.address, "which shape?", key="once")["id"] == sent["id"]
 
 
+@pytest.mark.requirement("across-waits")
+def test_what_nobody_has_answered_is_dead_with_the_removal_of_its_organisation(
+    room: PostRoom, both: tuple[Caller, Caller]
+) -> None:
+    here = both[0]
+    room.run("org", "create", "brief")
+    dora = Caller(room, "brief", "dora")
+    dora.lets_in(here.address)
+    sent = here.send(dora.address, "hello")
+    dora.sees(dora.inbox(wait=20)[0]["id"])
+    assert here.receipt(sent["id"], "seen")["state"] == "seen"
+
+    room.run("org", "remove", "brief", "--yes")
+
+    dead = here.receipt(sent["id"], "answered")
+    assert (dead["state"], dead["reason"]) == ("dead", "recipient retired")
+    here.send(dora.address, "again", 403)
+
+
 @pytest.mark.slow
 @pytest.mark.requirement("across-kills")
 @pytest.mark.timeout(240)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -453,3 +454,39 @@ async def test_whom_one_lets_in_one_is_not_told_of_before_it_writes() -> None:
         assert await they.acme.directory.known("@alice.home") == they.alice
         with pytest.raises(UnknownRecipient):
             await they.acme.directory.resolve("@alice.home")
+
+
+@pytest.mark.requirement("across-revoking")
+async def test_a_thousand_sends_against_a_revoke_leave_nothing_behind_it() -> None:
+    async with two() as they:
+        await they.acme.lets_in(they.bob, they.alice)
+        numbers, taken, begun = iter(range(1000)), [], asyncio.Event()
+
+        async def send() -> None:
+            for number in numbers:
+                said = f"n{number}"
+                with suppress(NotLetIn):
+                    taken.append(
+                        await they.home.office.send(
+                            they.alice.uid, "@bob.acme", said, expects_reply=False, folded=False
+                        )
+                    )
+                if number == 200:
+                    begun.set()
+
+        async with asyncio.TaskGroup() as senders:
+            for _ in range(16):
+                senders.create_task(send())
+            await begun.wait()
+            (row,) = await they.acme.database.read(lambda store: store.grants.of())
+            await they.acme.database.write(lambda store: store.grants.revoke(row.id, time.time()))
+            await they.home.decisions.settled()
+            last = await they.home.admin.last_sequence("INBOX")
+
+        assert 200 < len(taken) < 1000
+        assert len(taken) == last == await they.home.admin.last_sequence("INBOX")
+        async with asyncio.timeout(SECONDS):  # what was taken before is carried
+            while await they.acme.admin.last_sequence("INBOX") < last:
+                await they.acme.inboxes.past(
+                    they.bob.uid, await they.acme.admin.last_sequence("INBOX"), wait=1.0
+                )
