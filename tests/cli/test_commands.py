@@ -246,6 +246,19 @@ def test_threads_and_the_messages_of_one_are_shown(postroom: Run, standin: Stand
 
 
 @pytest.mark.requirement("mail-archive-kept")
+def test_feeds_are_listed_with_what_is_new_and_noted_as_read(postroom: Run, standin: Standin):
+    feeds = [
+        {"project": "shop", "read": 4, "unread": 1000},
+        {"project": "api", "read": 0, "unread": 2},
+    ]
+    standin.answer("GET /v1/feeds", {"feeds": feeds, "next": None})
+    assert postroom("feeds").out.split() == ["FEED", "UNREAD", "#api", "2", "#shop", "1000+"]
+    read = {"project": "shop", "read": 9, "unread": 0}
+    standin.answer("POST /v1/projects/shop/read", read)
+    assert postroom("feeds", "read", "#shop").out == "#shop is read\n"
+
+
+@pytest.mark.requirement("mail-archive-kept")
 def test_messages_are_put_away_and_taken_out_again(postroom: Run, standin: Standin):
     standin.answer("GET /v1/messages/m1", mail(1, "one"))
     standin.answer("POST /v1/inbox/archive", {"count": 1, "unknown": []})

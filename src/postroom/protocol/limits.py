@@ -145,6 +145,9 @@ MAX_ASKED = 600.0
 LONGEST_WAIT = 3600.0
 """Seconds of waiting in one request for a message or a task over the HTTP API, where it ends with its caller."""
 
+MAX_UNREAD = 1000
+"""Unread posts of a feed: each is counted by itself."""
+
 MAX_WORDS = 16
 """Words of a search for messages: the database looks for each of them."""
 

@@ -6,12 +6,10 @@ from collections.abc import Collection
 
 from sqlalchemy import bindparam, delete, exists, false, func, select, true, update
 
+from postroom.protocol.limits import MAX_UNREAD
 from postroom.store.messages import UNREAD, page
 from postroom.store.schema import archived, feed_marks, messages, posts
 from postroom.store.session import Session, among, insert_new, prepared, upsert
-
-MOST_UNREAD = 1000
-"""Unread posts of a feed that are counted; more are as many."""
 
 _PUT = insert_new(archived)
 _TAKE = prepared(delete(archived).where(among(archived.c.seq, "keys")))
@@ -49,7 +47,7 @@ _NEW_POSTS = (
     select(posts.c.seq)
     .where(posts.c.project == bindparam("named"), posts.c.seq > bindparam("past"))
     .where(posts.c.sender != bindparam("of"))
-    .limit(MOST_UNREAD)
+    .limit(MAX_UNREAD)
     .subquery()
 )
 _COUNT_NEW = prepared(select(func.count()).select_from(_NEW_POSTS))
@@ -101,5 +99,5 @@ class ReadingStore:
         return dict(self._session.rows(_FEEDS, of=reader))
 
     def new_posts(self, reader: str, project: str, after: int) -> int:
-        """The number of posts of others past a sequence, at most `MOST_UNREAD`."""
+        """The number of posts of others past a sequence, at most `MAX_UNREAD`."""
         return self._session.scalar(_COUNT_NEW, of=reader, named=project, past=after)

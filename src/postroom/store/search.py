@@ -148,18 +148,18 @@ class Index:
         query = (" & " if kind == POSTGRES else " AND ").join(
             f"'{piece}'" if kind == POSTGRES else f'"{piece}"' for piece in wanted.pieces
         )
-        newest = session.scalar(self._newest) or 0
         steps = [0]
         if kind == POSTGRES:
-            steps.insert(0, max(0, min(past, newest + 1) - WINDOW))
+            newest = session.scalar(self._newest) or 0
+            steps = [max(0, min(past, newest + 1) - WINDOW), 0]
         for least in steps:
-            rows, most = [()], limit
-            while rows:
+            most = limit
+            while past > least:
                 values = {"query": query, "least": least, "past": past, "most": most}
                 rows = session.rows(statement, **values)
                 yield from rows
                 past = rows[-1][0] if len(rows) == most else least
-                rows, most = rows if past > least else [], CHUNK
+                most = CHUNK
 
 
 MESSAGES = Index(

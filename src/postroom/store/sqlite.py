@@ -416,6 +416,11 @@ def environment_fault(error: BaseException | None) -> EnvironmentFault | None:
         return StoreLocked("another process holds the database")
     if code in _BROKEN:
         return EnvironmentFault("the database file is damaged", remedy="postroom admin rebuild")
+    if "no such module: fts5" in str(error):
+        return EnvironmentFault(
+            "the SQLite of this Python has no full-text search (FTS5)",
+            remedy="use a Python whose SQLite has it, as those of python.org, uv and Debian",
+        )
     return None
 
 

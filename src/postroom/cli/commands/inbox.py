@@ -1,4 +1,4 @@
-"""Messages of the person: `postroom inbox`, `threads`, `thread` and `search`."""
+"""Messages of the person: `postroom inbox`, `feeds`, `threads`, `thread` and `search`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from postroom.cli.options import connect
 from postroom.cli.output import print_json, print_table
 from postroom.cli.saving import Saver, force_option, out_option
 from postroom.lines.text import Cell, body_lines
-from postroom.protocol.limits import MAX_HOW
+from postroom.protocol.limits import MAX_HOW, MAX_UNREAD
 from postroom.view.tasks import short
-from postroom.view.words import address, ago, clock, expiry, part_lines
+from postroom.view.words import address, ago, clock, expiry, natural, part_lines
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
-    from postroom.protocol.shapes import Mail, Post, Thread
+    from postroom.protocol.shapes import Feed, Mail, Post, Thread
 
 UNREAD = ("accepted", "delivered")
 """States of a message that its recipient has not read."""
@@ -200,6 +200,31 @@ def thread(thread: str, limit: int, out: str | None, force: bool, as_json: bool)
     with connect() as client:
         found = client.search(thread=thread, limit=limit)
         show(client, found[::-1], out=out, force=force, as_json=as_json, to=True)
+
+
+@click.group("feeds", invoke_without_command=True)
+@asks("feeds.unread")
+def feeds(found: list[Feed]) -> None:
+    """List the feeds of the projects, with how many posts of others you have not read."""
+    rows = [
+        [Cell(f"#{one_line(each['project'], 64)}"), Cell(_many(each), bold=each["unread"] > 0)]
+        for each in sorted(found, key=lambda each: natural(each["project"]))
+    ]
+    print_table(("FEED", "UNREAD"), rows, empty="no projects")
+
+
+def _many(feed: Feed) -> str:
+    """The number of unread posts, as far as they are counted."""
+    return f"{feed['unread']}{'+' if feed['unread'] >= MAX_UNREAD else ''}"
+
+
+@feeds.command("read", short_help="Note that you have read a feed.")
+@answers("project #PROJECT")
+def read_feed(project: str) -> Answer:
+    """Note that you have read all posts that #PROJECT has now."""
+    with connect() as client:
+        feed = client.read_feed(project.removeprefix("#"))
+    return feed, f"#{one_line(feed['project'], 64)} is read"
 
 
 EXAMPLES = """\b
