@@ -146,7 +146,7 @@ LONGEST_WAIT = 3600.0
 """Seconds of waiting in one request for a message or a task over the HTTP API, where it ends with its caller."""
 
 MAX_UNREAD = 1000
-"""Unread posts of a feed: each is counted by itself."""
+"""Posts of a feed that are counted as unread: each is counted by itself."""
 
 MAX_WORDS = 16
 """Words of a search for messages: the database looks for each of them."""

@@ -78,7 +78,7 @@ async def acknowledge(parts: Parts, body: AckBody, me: Principal) -> answers.Ack
     return {"messages": [mail.as_json() for mail in done.mails], "unknown": list(done.unknown)}
 
 
-@operations.post("/v1/inbox/archive", Scope.SEND)
+@operations.post("/v1/inbox/archive", Scope.SEND, strangers=True)
 async def archive(parts: Parts, body: ArchiveBody, me: Principal) -> answers.Archived:
     """Put messages away, out of the list of the inbox, or take them out again.
 

@@ -96,7 +96,7 @@ async def search(
     return {"messages": [mail.as_json() for mail in found], "next": older}
 
 
-@operations.get("/v1/threads", Scope.READ)
+@operations.get("/v1/threads", Scope.READ, strangers=True)
 async def threads(
     parts: Parts, me: Principal, limit: Limit = 50, before: Before = 0
 ) -> answers.Threads:
