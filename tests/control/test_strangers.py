@@ -25,11 +25,17 @@ pytestmark = [pytest.mark.anyio, pytest.mark.requirement("stranger-sees-own")]
 HUSHED = "hushed"
 """Is in every text and name of the others."""
 
-NEW = re.compile(r"[0-9a-f]{32}|[0-9-]{10}T[0-9:.]+Z")
+NEW = re.compile(r"[0-9a-f]{32}|[0-9-]{10}T[0-9:.]+Z|again in [0-9]+ s")
 """An id, or a time."""
 
-NAMING = ("to", "agent", "granter", "grantee", "nick", "worker")
+NAMING = ("to", "agent", "granter", "grantee", "nick", "worker", "recipient_id", "grantee_id")
 """Fields of bodies that name agents."""
+
+EXAMPLES = BODIES | {
+    "PlainMessageBody": {"recipient_id": "@alice", "subject": "", "body": "hello"},
+    "AuthorizationBody": {"grantee_id": "@alice"},
+}
+"""Bodies of all operations, also of those that are in no document."""
 
 
 @dataclass
@@ -59,6 +65,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Plac
             said = {"display_name": "mallory"}
             joined = (await nobody.post("/v1/join", json=said)).json()
         async with bearer(room, joined["key"]["key"]) as api:
+            api.event_hooks = {}  # some paths are in no document
             found = Place(room, api, joined)
             await inhabit(found)
             yield found
@@ -120,7 +127,7 @@ def asked(operation: Operation, reference: str) -> Iterator[Asked]:
     path = operation.path.replace(REST, "x")
     for name in operation.places.values():
         path = path.replace(f"{{{name}}}", reference)
-    example = BODIES.get(_model(operation), {}) if operation.body is not None else None
+    example = EXAMPLES.get(_model(operation), {}) if operation.body is not None else None
     method = "GET" if operation.method == SOCKET else operation.method
     yield method, path, example
     for name in (shown for shown, each in operation.query.items() if _is_text(each.hint)):
@@ -140,7 +147,7 @@ def _is_text(hint: Any) -> bool:
 def _model(operation: Operation) -> str:
     hint = operation.body.hint if operation.body is not None else None
     names = [getattr(hint, "__name__", ""), *(a.__name__ for a in getattr(hint, "__args__", ()))]
-    return next((name for name in names if name in BODIES), "")
+    return next((name for name in names if name in EXAMPLES), "")
 
 
 async def answered(api: httpx2.AsyncClient, what: Asked) -> tuple[int, str]:
@@ -157,7 +164,7 @@ IN_TABLE = [
     each
     for each in OPERATIONS
     if each.method != ASK
-    and not each.hidden
+    and (not each.hidden or each.path.startswith("/api/"))
     and not each.takes & {"orgs", "measuring"}
     and (each.changes or not each.demand.open)
 ]
@@ -179,14 +186,15 @@ async def test_no_operation_tells_a_stranger_of_others(place: Place, operation: 
             absent, empty = await answered(place.api, other)
             assert status == absent, (what, one, text, empty)
             if operation.name not in {"keys.create", "people.me"} and status >= 400:
-                assert said == empty.replace(nobodys, "REF"), (what, one)
+                nothing = NEW.sub("NEW", empty.replace(nobodys, "REF"))
+                assert NEW.sub("NEW", said) == nothing, (what, one)
 
 
 async def test_the_same_questions_have_answers_for_who_operates(place: Place) -> None:
     """Otherwise the test before would prove nothing."""
     told = set()
     for operation in IN_TABLE:
-        if operation.method != "GET":
+        if operation.method != "GET" or operation.hidden:
             continue
         for theirs, _ in place.references.values():
             for one in asked(operation, theirs):

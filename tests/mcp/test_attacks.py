@@ -135,7 +135,7 @@ async def test_requests_of_a_key_are_counted_once_for_each_call(room: TaskRoom):
     async with session(room, "app") as app:
         counted: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(limits), "_count", lambda _self, key: counted.append(key))
+            patch.setattr(type(limits), "_count", lambda _self, key, _stranger: counted.append(key))
             await post(app.api, call("a2a_send_message", to="@maria", text="x"))
         assert counted == [app.key_id]
 

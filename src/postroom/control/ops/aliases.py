@@ -32,6 +32,7 @@ operations = Operations()
     status=201,
     hidden=True,
     fails=(NotFound, Conflict, ContentNotTaken, *STORING),
+    strangers=True,
 )
 async def send(parts: Parts, body: PlainMessageBody, me: Principal) -> answers.PlainMessage:
     """Send a message to an agent."""
@@ -45,21 +46,31 @@ async def send(parts: Parts, body: PlainMessageBody, me: Principal) -> answers.P
     return _plain(await messages.send(parts, said, me))
 
 
-@operations.get("/api/messages/{message_id}", Scope.READ, hidden=True, fails=(NotFound, Conflict))
+@operations.get(
+    "/api/messages/{message_id}",
+    Scope.READ,
+    hidden=True,
+    fails=(NotFound, Conflict),
+    strangers=True,
+)
 async def show(parts: Parts, message_id: MessageRef, me: Principal) -> answers.PlainMessage:
     """Show a message."""
     return _plain(await messages.show(parts, message_id, me))
 
 
 @operations.post(
-    "/api/messages/{message_id}/read", Scope.SEND, hidden=True, fails=(NotFound, Conflict, *STORING)
+    "/api/messages/{message_id}/read",
+    Scope.SEND,
+    hidden=True,
+    fails=(NotFound, Conflict, *STORING),
+    strangers=True,
 )
 async def read(parts: Parts, message_id: MessageRef, me: Principal) -> answers.PlainMessage:
     """Say that a message to the caller was read."""
     return _plain(await inbox.seen(parts, message_id, me))
 
 
-@operations.get("/api/inbox", Scope.READ, hidden=True)
+@operations.get("/api/inbox", Scope.READ, hidden=True, strangers=True)
 async def list_(
     parts: Parts, me: Principal, limit: Limit = 50, *, unread: inbox.Unread = False
 ) -> answers.PlainInbox:
@@ -76,6 +87,7 @@ async def list_(
     by_owner=True,
     hidden=True,
     fails=(NotFound, Refused, *STORING),
+    strangers=True,
 )
 async def authorize(parts: Parts, body: AuthorizationBody, me: Principal) -> answers.Authorization:
     """Let an agent in."""
@@ -89,7 +101,7 @@ async def authorize(parts: Parts, body: AuthorizationBody, me: Principal) -> ans
     return _authorization(await grants.allow(parts, checked, me))
 
 
-@operations.get("/api/authorizations", Scope.READ, door=True, hidden=True)
+@operations.get("/api/authorizations", Scope.READ, door=True, hidden=True, strangers=True)
 async def authorizations(parts: Parts, me: Principal) -> answers.Authorizations:
     """List who is let in."""
     found = await grants.list_(parts, me)
@@ -97,7 +109,12 @@ async def authorizations(parts: Parts, me: Principal) -> answers.Authorizations:
 
 
 @operations.delete(
-    "/api/authorizations/{grant}", Scope.SEND, door=True, hidden=True, fails=(NotFound, Conflict)
+    "/api/authorizations/{grant}",
+    Scope.SEND,
+    door=True,
+    hidden=True,
+    fails=(NotFound, Conflict),
+    strangers=True,
 )
 async def unauthorize(parts: Parts, grant: grants.GrantRef, me: Principal) -> answers.Authorization:
     """Take a grant back: by whom it lets in."""

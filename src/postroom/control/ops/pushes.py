@@ -51,7 +51,7 @@ async def again(parts: Parts, task: TaskRef, push: PushRef, me: Principal) -> sh
     return view.as_json()
 
 
-@operations.get("/v1/webhooks/keys", Scope.TASK)
+@operations.get("/v1/webhooks/keys", Scope.TASK, strangers=True)
 async def keys(parts: Parts, me: Principal) -> shapes.WebhookKeys:
     """Show what verifies that a push is of this post room.
 
