@@ -27,6 +27,7 @@ NAMES = (
     "events",
     "screen",
     "connect",
+    "post",
 )
 """Each is the module of that name here, with a function `run(sheet, *, quick)`.
 

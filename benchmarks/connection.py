@@ -50,12 +50,14 @@ class Connection:
     ) -> None:
         self._close()
 
-    async def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
+    async def call(
+        self, method: str, path: str, body: dict[str, Any] | None = None, seconds: float = TIMEOUT
+    ) -> bytes:
         """Make a request; returns the body of the answer.
 
         Raises:
             RuntimeError: the status is not 200 to 299.
-            TimeoutError: no answer within `TIMEOUT` seconds.
+            TimeoutError: no answer within so many seconds.
         """
         if self._reader is None or self._writer is None:
             raise RuntimeError("the connection is not open")
@@ -65,7 +67,7 @@ class Connection:
             f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
         )
         self._writer.write(head.encode() + content)
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(seconds):
             status, answer = await _answer(self._reader)
         if not 200 <= status < 300:
             raise RuntimeError(f"{method} {path}: {status} {answer[:500]!r}")

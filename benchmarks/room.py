@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from postroom.client.http import Client
@@ -122,10 +123,13 @@ def scratch_folder() -> Generator[Path]:
 
 
 @contextlib.contextmanager
-def post_room(python: str = sys.executable) -> Generator[PostRoom]:
-    """A post room on free ports, run by that interpreter."""
+def post_room(
+    python: str = sys.executable, more: Mapping[str, str] = MappingProxyType({})
+) -> Generator[PostRoom]:
+    """A post room on free ports, run by that interpreter, with `more` in its environment."""
     with scratch_folder() as scratch:
         room = PostRoom(scratch, python)
+        room.env |= more
         pids: list[int] = []
         try:
             room.run("up", "--detach", "--port", "0", "--nats-port", "0")

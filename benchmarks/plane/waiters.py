@@ -31,7 +31,7 @@ _WARM = 300
 
 async def waiters(found: Findings, sides: Sequence[Side], count: int, fewer: int) -> None:
     """`count` waits on each side; `fewer` where they end before so many could be opened."""
-    with _descriptors():
+    with descriptors():
         for side in sides:
             async with loaded(side, 1) as each:
                 await _measure(found, each, count, fewer)
@@ -111,7 +111,7 @@ async def _open(
 
 
 @contextlib.contextmanager
-def _descriptors() -> Generator[None]:
+def descriptors() -> Generator[None]:
     """Enough of them for every process that is started meanwhile."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)

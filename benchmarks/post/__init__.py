@@ -1,1 +1,14 @@
-"""The post office: what a reader waits for, however much there is."""
+"""The post office: what a grant costs, what a reader and many that wait get, and a webhook. Each part is a module here."""
+
+from __future__ import annotations
+
+from benchmarks.post import pages, reading, sends, telling, waiting
+from benchmarks.report import Sheet
+
+PARTS = (sends, pages, reading, waiting, telling)
+
+
+def run(sheet: Sheet, *, quick: bool = False) -> None:
+    """Measure all parts."""
+    for part in PARTS:
+        part.measure(sheet, quick=quick)

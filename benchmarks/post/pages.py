@@ -64,7 +64,7 @@ SEARCHES: dict[str, Callable[[Store], object]] = {
 }
 
 
-def pages(sheet: Sheet, *, quick: bool, url: str = "") -> None:
+def measure(sheet: Sheet, *, quick: bool, url: str = "") -> None:
     """Measure; takes about two minutes with PostgreSQL, at the address `url`."""
     with tempfile.TemporaryDirectory() as scratch:
         many = QUICK if quick else MANY
