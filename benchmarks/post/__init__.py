@@ -1,4 +1,4 @@
-"""The post office: what a grant costs, what a reader and many that wait get, and a webhook. Each part is a module here."""
+"""The post office: what a grant costs, what readers and those that wait get, webhooks. Each part is a module here."""
 
 from __future__ import annotations
 

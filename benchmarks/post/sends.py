@@ -13,6 +13,7 @@ from benchmarks.buses import PLAIN, TIMEOUT, Buses, folded, plain_stream
 from benchmarks.connection import Connection
 from benchmarks.post.mailbox import Mailbox
 from benchmarks.post.programs import FREE, Office, open_again
+from benchmarks.processes import processor_time
 from benchmarks.report import Sheet
 from benchmarks.room import PostRoom, post_room
 from benchmarks.senders import TEXT, PlainSender, Sender
@@ -37,6 +38,7 @@ NOTES = (
     "across: it is in another organisation; the post office carries the message there behind, on the same cores.",
     "raw: nats-py's acknowledged publish into a stream that nobody follows.",
     "mailbox: 40 lines of SQLite, synchronous=FULL, in the process that sends; without HTTP, keys or receipts.",
+    "plane: processor time of the control plane for each send and for what follows it, whatever else runs.",
     "No limits of callers, and none for pairs: the work is measured.",
     f"granted/open: how long a granted send takes in open ones of the same round; at most {MOST}.",
 )
@@ -87,16 +89,22 @@ async def _measure(sheet: Sheet, room: PostRoom, plan: dict[int, int], rounds: i
             **await _programs(office, max(plan)),
         }
         found: dict[tuple[str, int], list[Burst]] = {}
+        spent: dict[tuple[str, int], list[float]] = {}
         for way in ways.values():
             await burst(way, 10, 2, TURN)  # connections, caches and code paths are warm then
         for number in range(rounds):
             for senders, count in plan.items():
                 for name in sorted(ways, reverse=bool(number % 2)):
                     await _rest(stream)
+                    before = processor_time(office.plane)
                     done = await burst(ways[name], count, senders, TURN)
+                    await _rest(stream)
+                    used = 1000 * (processor_time(office.plane) - before) / len(done.latencies)
                     found.setdefault((name, senders), []).append(done)
+                    spent.setdefault((name, senders), []).append(used)
         for senders in plan:
             _tell(sheet, found, list(ways), senders)
+            _tell_spent(sheet, spent, senders)
     for text in NOTES:
         sheet.note(text)
 
@@ -130,3 +138,11 @@ def _tell(
     for name in ("granted", "across"):
         took = [[1 / each.rate for each in found[way, senders]] for way in (name, "open")]
         sheet.compare(f"{name}/open, {senders} senders", *took)
+
+
+def _tell_spent(sheet: Sheet, spent: dict[tuple[str, int], list[float]], senders: int) -> None:
+    for name in ("open", "granted", "across"):
+        sheet.add(f"{senders} senders, {name}: plane", spent[name, senders], "ms")
+    for name in ("granted", "across"):
+        title = f"{name}/open, {senders} senders: plane"
+        sheet.compare(title, spent[name, senders], spent["open", senders])

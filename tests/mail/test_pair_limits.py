@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 
 from postroom.errors import MessageTooLarge, TooManyRequests
-from postroom.mail.limits import PairBounds, PairLimits
+from postroom.mail.limits import SHARE, PairBounds, PairLimits
 from postroom.mail.office import PostOffice
 from postroom.protocol.receipts import State
 from postroom.store.grants import GrantRow
+from postroom.store.pending import PendingStore
 from postroom.store.schema import agents
 from tests.mail.desk import SECONDS, Desk, running_desk
 
@@ -103,3 +105,29 @@ async def test_a_recipient_has_to_see_something_when_too_much_waits(tmp_path: Pa
         await bob.receipt(sent[1], State.SEEN)
         await office.wait(sent[1].id, State.SEEN, SECONDS)
         await office.send(eve.uid, bob.uid, "now")
+
+
+async def test_a_full_recipient_is_looked_at_seldom_while_it_has_room_and_each_time_when_it_has_little(
+    tmp_path: Path,
+) -> None:
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        await by_grants_alone(desk, bob.uid, maria.uid)
+        looked = []
+        counted = PendingStore.waiting
+
+        def count(self: PendingStore, recipient: str, most: int) -> int:
+            looked.append(counted(self, recipient, most))
+            return looked[-1]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PendingStore, "waiting", count)
+            office = limited(desk, Clock(), waiting=48)
+            sent = 0
+            with suppress(TooManyRequests):
+                while True:
+                    await office.send(maria.uid, bob.uid, f"message {sent}")
+                    sent += 1
+        assert 48 <= sent <= 48 + 48 // SHARE
+        assert len(looked) < sent
+        assert looked[-1] == 48

@@ -450,7 +450,13 @@ class PostOffice(MailReader):
                 scope = GrantScope.MESSAGE
                 found = reach(store, self._org, sender, recipient, scope, now, asker=asker)
                 limited, to = is_limited(self._org, found), found.agent
-            return author, to, check_files(store, sender, said), asked
+            sizes = check_files(store, sender, said)
+            if limited and not key:
+                self._limits.admit(store, sender, to.uid, size_of(author))
+            return author, to, sizes, asked
+
+        def size_of(author: Author) -> int:
+            return len(strict_json.dumps(said.message("", author.role)))
 
         author, to, sizes, asked = await self._database.point(check)
         await self._takers.check(to, said)
@@ -459,11 +465,6 @@ class PostOffice(MailReader):
                 raise InvalidInput(f"there is no message {reply_to!r} from them to you to reply to")
             said = said if said.thread else replace(said, thread=asked.context_id)
         parties = author.agent.party, to.party_in(self._org)
-        size = len(strict_json.dumps(said.message("", author.role))) if limited else 0
-        if limited and not key:
-            await self._database.point(
-                lambda store: self._limits.admit(store, sender, to.uid, size)
-            )
 
         listening = self._changes.listen() if folded else nullcontext()
         made: list[str] = []
@@ -489,7 +490,7 @@ class PostOffice(MailReader):
             def sent_before(store: Store, message_id: str) -> MessageRow | None:
                 found = store.messages.earlier(sender, message_id)
                 if limited and found is None:  # what was sent before is never refused
-                    self._limits.admit(store, sender, to.uid, size)
+                    self._limits.admit(store, sender, to.uid, size_of(author))
                 return found
 
             def earlier(message_id: str) -> Awaitable[MessageRow | None]:

@@ -167,11 +167,13 @@ _COUNT_UNTAKEN = prepared(
         messages.c.recipient == bindparam("to"),
     )
 )
-_WAITS = prepared(
-    select(messages.c.seq)
-    .where(_OPEN, _UNSEEN, messages.c.recipient == bindparam("to"))
-    .limit(1)
-    .offset(bindparam("past"))
+_COUNT_WAITING = prepared(
+    select(func.count()).select_from(
+        select(messages.c.seq)
+        .where(_OPEN, _UNSEEN, messages.c.recipient == bindparam("to"))
+        .limit(bindparam("most"))
+        .subquery()
+    )
 )
 _WAITED_FOR = prepared(
     select(messages.c.recipient)
@@ -256,9 +258,9 @@ class PendingStore:
         """The number of messages to that agent that nobody took."""
         return self._session.scalar(_COUNT_UNTAKEN, to=recipient)
 
-    def waits(self, recipient: str, number: int) -> bool:
-        """Whether at least `number` messages wait for that agent, which has not seen them."""
-        return self._session.scalar(_WAITS, to=recipient, past=number - 1) is not None
+    def waiting(self, recipient: str, most: int) -> int:
+        """How many messages wait for that agent, which has not seen them, up to `most`."""
+        return self._session.scalar(_COUNT_WAITING, to=recipient, most=most)
 
     def states(self) -> dict[str, int]:
         """The number of open messages in each state that has any."""
