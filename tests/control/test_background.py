@@ -48,6 +48,7 @@ DATABASE, BUS, DISK = "database", "bus", "disk"
 
 WORK: dict[str, tuple[str, ...]] = {
     "accounts": (BUS,),
+    "acts": (DATABASE,),
     "altered-messages": (),  # begins when one was read
     "approvals": (DATABASE,),
     "audit": (),  # its trouble is that of the audit log, with an alert of its own
@@ -61,6 +62,7 @@ WORK: dict[str, tuple[str, ...]] = {
     "deliveries": (),  # forgotten once an hour
     "expiry": (DATABASE,),
     "fold": (DATABASE, DISK),
+    "grants": (DATABASE,),
     "outages": (),
     "patience": (DATABASE,),
     "push-lanes": (),  # each receiver's step is tried again by itself

@@ -17,11 +17,11 @@ from starlette.responses import Response, StreamingResponse
 
 from postroom.control.acts import AwaitsOwner
 from postroom.control.bodies import read_json
+from postroom.control.guests import as_guest, hosts
 from postroom.control.http_protocol import ABANDONED, PRINCIPAL
 from postroom.control.ops.table import OF_API, REST, SOCKET, Operation
 from postroom.control.org_router import ROUTE, STREAMED, Receive, Scope, Send, refuse, told
 from postroom.control.principals import Gate
-from postroom.control.visits import as_guest, hosts
 from postroom.control.websockets import Socket, serve_socket
 from postroom.errors import (
     InvalidInput,

@@ -123,8 +123,7 @@ _SHOWN_HERE = prepared(
         or_(
             _theirs.exists(),
             _asked.exists(),
-            # Whoever lets in an address does not learn by that whether somebody has it.
-            _ours.where(EVERYWHERE.grants.c.called == "").exists(),
+            # Not whom we let in: who does that learns by it nothing of an address or a uid.
             exists().where(messages.c.sender == _agents.c.uid),
         )
     )

@@ -28,15 +28,16 @@ FOR_PROGRAMS = """
 
 IN_A_SHELL = """
     agents.add agents.add_remote grants.admission grants.admit grants.allow grants.answer grants.ask grants.list
-    grants.only grants.requests grants.revoke grants.set_only integrity.check invites.create invites.join invites.list
-    invites.revoke webhooks.add webhooks.again webhooks.deliveries webhooks.list webhooks.remove webhooks.rotate
-    webhooks.test agents.give feeds.read feeds.unread inbox.archive messages.threads agents.remove agents.rename agents.set_card agents.show_remote
-    announcements.announce approvals.pin claims.claim
+    grants.only grants.requests grants.revoke grants.set_only integrity.check invites.create invites.join
+    invites.list invites.revoke webhooks.add webhooks.again webhooks.deliveries webhooks.list webhooks.remove
+    webhooks.rotate webhooks.test agents.give feeds.read feeds.unread inbox.archive messages.threads agents.remove
+    agents.rename agents.set_card agents.show_remote announcements.announce approvals.pin claims.claim
     approvals.set_pin audit.read backup.create blobs.get blobs.list blobs.remove credentials.remove deadletters.drop
-    deadletters.list deadletters.requeue deadletters.show keys.create keys.list keys.revoke keys.rotate openings.close
-    openings.list openings.open orgs.create orgs.list orgs.remove people.add people.list people.remove pushes.again
-    pushes.list retention.due retention.prune room.shutdown tasks.retry terminals.terminal trust.list trust.rotate
-    workers.leftovers workers.prune_leftovers workers.revoke workers.revoke_all
+    deadletters.list deadletters.requeue deadletters.show keys.create keys.list keys.revoke keys.rotate
+    openings.close openings.list openings.open orgs.create orgs.list orgs.remove people.add people.list
+    people.remove pushes.again pushes.list retention.due retention.prune room.shutdown tasks.retry
+    terminals.terminal trust.list trust.rotate workers.leftovers workers.prune_leftovers workers.revoke
+    workers.revoke_all
 """
 """What is done by `postroom` alone: rarely, or with what a line of the screen has no room for."""
 

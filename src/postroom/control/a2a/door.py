@@ -17,11 +17,11 @@ from postroom.control.a2a.operations import (
     as_unseen,
 )
 from postroom.control.a2a.published import ONE_ORIGIN, PublishedCards
+from postroom.control.guests import following
 from postroom.control.http_protocol import ABORT, PRINCIPAL
 from postroom.control.in_flight import ONLY_READS
 from postroom.control.org_router import ROUTE, WORKER, App, Receive, Scope, Send, told
 from postroom.control.parts import Parts
-from postroom.control.visits import following
 from postroom.directory.agents import resolve, unknown
 from postroom.directory.grants import NOBODY, GrantScope, not_let_in, reach, split
 from postroom.errors import Forbidden, NotFound, NotLetIn, PostroomError, Unauthorized

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 
+from postroom.control.guests import giving, sending
 from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
-from postroom.control.visits import giving, sending
 from postroom.errors import NotFound, NotLetIn, PostroomError
 from postroom.protocol.content import Content
 from postroom.protocol.principal import Principal

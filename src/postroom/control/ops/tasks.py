@@ -9,6 +9,7 @@ from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from postroom.control.bodies import AnswerBody, CancelBody, RetryBody, TaskBody
+from postroom.control.guests import following, giving, sending
 from postroom.control.in_flight import acted_on, came_by
 from postroom.control.ops.table import STORING, As, Operations
 from postroom.control.parameters import (
@@ -23,7 +24,6 @@ from postroom.control.parameters import (
 )
 from postroom.control.parts import Parts
 from postroom.control.task_messages import messages_of
-from postroom.control.visits import following, giving, sending
 from postroom.directory.grants import GrantScope
 from postroom.errors import Conflict, ContentNotTaken, NotFound
 from postroom.feed.events import streamed

@@ -33,7 +33,7 @@ CONTENT = frozenset({"parts", "status_parts", "answer_parts", "artifact", "artif
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class Giving:
     """A task is given to `agent`, None for one that is still to be chosen, by `me`, in the organisation of `parts`."""
 
     parts: Parts
@@ -48,7 +48,7 @@ class Visit:
 @asynccontextmanager
 async def giving(
     parts: Parts, me: Principal, ref: str, said: Content, *, here: bool = False
-) -> AsyncGenerator[Visit]:
+) -> AsyncGenerator[Giving]:
     """While a task for the agent that `ref` names is stored; revoking waits for it.
 
     Args:
@@ -60,7 +60,7 @@ async def giving(
     """
     if not ref:
         with parts.installation.decisions.taking():
-            yield Visit(parts, me, None)
+            yield Giving(parts, me, None)
         return
     files = named_in({"parts": list(said.parts)})
     if files and not here:
@@ -71,7 +71,7 @@ async def giving(
     with parts.installation.decisions.taking():
         agent = await _reached(parts, me, ref)
         there = _place(parts, agent.org)
-        yield Visit(there, me if there is parts or me.guest else me.visiting(), agent)
+        yield Giving(there, me if there is parts or me.guest else me.visiting(), agent)
 
 
 @asynccontextmanager
