@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,10 +31,12 @@ from postroom.store.messages import MessageRow
 from postroom.store.ports import Place
 from postroom.store.pushes import ConfigRow
 from postroom.store.schema import agents, push_configs, webhooks
+from postroom.store.sqlite import SQLitePlace
 from postroom_a2a.service import PushConfig
 from tests.push.receivers import HANG, OK, RESET, Receiver, answering, receiver
 from tests.push.rig import PAUSES, SECONDS, Tasks, tasks_in
 from tests.rig import new_uid
+from tests.store.conftest import make_tables
 
 pytestmark = pytest.mark.anyio
 
@@ -154,6 +157,15 @@ class Office:
 
 @pytest.fixture
 async def office(place: Place) -> AsyncGenerator[Office]:
+    async with Database(place) as database, tasks_in(database) as tasks:
+        yield Office(tasks)
+
+
+@pytest.fixture
+async def on_sqlite(tmp_path: Path) -> AsyncGenerator[Office]:
+    """For what is the same on each database."""
+    place = SQLitePlace(tmp_path / "projection.db")
+    make_tables(place)
     async with Database(place) as database, tasks_in(database) as tasks:
         yield Office(tasks)
 
@@ -300,8 +312,9 @@ async def test_what_was_stored_just_before_the_end_of_the_process_is_told_after_
     ids=["500", "429", "408", "302", "slow", "reset", "no-http"],
 )
 async def test_a_delivery_that_fails_comes_again_under_its_id_and_those_behind_it_wait(
-    office: Office, failing: bytes
+    on_sqlite: Office, failing: bytes
 ):
+    office = on_sqlite
     office.tasks.deadline = 0.3
     async with receiver(failing, OK) as hook, office.tasks.pushing(*at(hook)):
         made = await office.add(hook.url, HookEvent.MESSAGE)
@@ -422,9 +435,9 @@ async def test_what_an_earlier_version_has_stored_is_sealed_at_the_start_and_wor
 @pytest.mark.requirement("secrets-sealed")
 @pytest.mark.parametrize("how", ["missing", "damaged", "another"])
 async def test_where_the_key_is_lost_nothing_is_sent_unsigned_and_people_hear_what_to_make_anew(
-    office: Office, how: str
+    on_sqlite: Office, how: str
 ):
-    tasks = office.tasks
+    office, tasks = on_sqlite, on_sqlite.tasks
     async with receiver() as hook:
         async with tasks.pushing(*at(hook)):
             made = await office.add(hook.url, HookEvent.MESSAGE)

@@ -7,22 +7,19 @@ import base64
 import json
 import subprocess
 import time
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
 from postroom.protocol.webhooks import HookEvent
-from postroom.store.database import Database
-from postroom.store.sqlite import SQLitePlace
 from tests.agents.programs import NODE
 from tests.docs.pages import blocks
 from tests.push.receivers import Got, receiver
-from tests.push.rig import tasks_in
-from tests.push.test_hooks import Office, at
-from tests.store.conftest import make_tables
+from tests.push.test_hooks import Office, at, on_sqlite
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("webhooks-tell")]
+
+__all__ = ["on_sqlite"]
 
 ASKING = """
 import { readFileSync } from "node:fs";
@@ -30,14 +27,6 @@ import { verified } from "./verifier.mjs";
 const asked = JSON.parse(readFileSync(0));
 console.log(JSON.stringify(asked.map(({ headers, body, secret }) => verified(headers, body, secret))));
 """
-
-
-@pytest.fixture
-async def office(tmp_path: Path) -> AsyncGenerator[Office]:
-    place = SQLitePlace(tmp_path / "projection.db")
-    make_tables(place)
-    async with Database(place) as database, tasks_in(database) as tasks:
-        yield Office(tasks)
 
 
 async def told(office: Office) -> tuple[Got, str, str]:
@@ -51,9 +40,9 @@ async def told(office: Office) -> tuple[Got, str, str]:
 
 
 async def test_the_verifier_of_the_page_takes_what_is_signed_and_nothing_else(
-    office: Office, tmp_path: Path
+    on_sqlite: Office, tmp_path: Path
 ):
-    got, present, former = await told(office)
+    got, present, former = await told(on_sqlite)
     (program,) = [each for each in blocks("docs/post-office.md") if each.name == "verifier.mjs"]
     (tmp_path / "verifier.mjs").write_text(program.text)
     (tmp_path / "ask.mjs").write_text(ASKING)
@@ -79,8 +68,8 @@ async def test_the_verifier_of_the_page_takes_what_is_signed_and_nothing_else(
     assert json.loads(done.stdout) == [True, True, False, False, False]
 
 
-async def test_openssl_makes_the_same_signature_of_standard_webhooks(office: Office):
-    got, *secrets = await told(office)
+async def test_openssl_makes_the_same_signature_of_standard_webhooks(on_sqlite: Office):
+    got, *secrets = await told(on_sqlite)
     assert abs(time.time() - int(got.headers["webhook-timestamp"])) < 60
     signed = f"{got.id}.{got.headers['webhook-timestamp']}.".encode() + got.body
     given = got.headers["webhook-signature"].split(" ")
