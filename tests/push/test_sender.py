@@ -110,6 +110,17 @@ async def test_a_name_of_a_clouds_metadata_is_refused_without_a_look_at_what_it_
         await addresses(canonical_host(host), 443, OutboundPolicy(resolve=public))
 
 
+@pytest.mark.parametrize("place", ["localhost:8080", "127.0.0.1:8080", "127.0.0.0/8:8080"])
+async def test_what_the_operator_has_opened_of_this_machine_is_reached_by_its_name(place: str):
+    async def here(_host: str, _port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    policy = OutboundPolicy(OutboundPolicy.parse([place]).private, resolve=here)
+    assert await addresses("localhost", 8080, policy) == ["127.0.0.1"]
+    with pytest.raises(AddressRefused):
+        await addresses("localhost", 8081, policy)
+
+
 @pytest.mark.requirement("webhooks-guarded")
 @pytest.mark.parametrize("address", ["169.254.169.254", "fd00:ec2::254", "100.100.100.200"])
 async def test_an_address_of_a_clouds_metadata_is_refused_at_each_attempt(address: str):

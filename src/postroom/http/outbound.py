@@ -71,7 +71,9 @@ INWARD = frozenset(
         *("metadata.tencentyun.com", "metadata.oraclecloud.com"),
     }
 )
-"""Names of such places, and of this machine: refused whatever they resolve to."""
+"""Names of such places, and of this machine: refused whatever they resolve to, unless the operator has opened them."""
+
+_LOOPBACK = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 
 # IANA's registries of special-purpose addresses, IPv4 and IPv6.
 _SPECIAL_4 = tuple(
@@ -228,7 +230,8 @@ def check_name(host: str, port: int, policy: OutboundPolicy) -> None:
     """
     named = host.removesuffix(".")
     inward = named in INWARD or named.endswith(".localhost")
-    if inward and not any((p.host, p.port) == (host, port) for p in policy.private):
+    # A place of this machine that is opened by its address is opened by its name, too.
+    if inward and not any(p.opens(host, port, at) for p in policy.private for at in _LOOPBACK):
         raise _refused(host, host, port)
 
 
