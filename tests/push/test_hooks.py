@@ -20,6 +20,7 @@ from postroom.protocol.limits import MAX_WEBHOOKS
 from postroom.protocol.principal import KEY, OPERATOR_KEY, USUAL_SCOPES, Principal, Scope
 from postroom.protocol.receipts import State
 from postroom.protocol.webhooks import HookEvent
+from postroom.push import hooks
 from postroom.push.pusher import NOT_THEIRS
 from postroom.push.receivers import SECRET_LOST
 from postroom.push.webhooks import LOST, HookView, WebhookService
@@ -481,3 +482,24 @@ async def test_a_secret_that_is_moved_to_another_webhook_does_not_open_there(off
         shown = await office.service.listed(office.me(office.tasks.anna))
         assert sorted(view.as_json()["state"] for view in shown) == ["active", "lost"]
         assert time.time() > one.row.made_at - SECONDS
+
+
+async def test_what_comes_while_a_new_webhook_is_looked_at_is_told(
+    on_sqlite: Office, monkeypatch: pytest.MonkeyPatch
+):
+    office, loop = on_sqlite, asyncio.get_running_loop()
+    took = hooks.take
+
+    def take(store: Store, now: float) -> hooks.Taken:
+        found = took(store, now)
+        if loop.is_running() and found.concerns and not waited:  # the first look at it has ended
+            waited.append(True)
+            asyncio.run_coroutine_threadsafe(office.mail("meanwhile"), loop)
+        return found
+
+    waited: list[bool] = []
+    async with receiver() as hook, office.tasks.pushing(*at(hook)):
+        monkeypatch.setattr(hooks, "take", take)
+        await office.add(hook.url, HookEvent.MESSAGE)
+        await hook.until(1)
+        assert told(hook) == [("message.received", "meanwhile")]

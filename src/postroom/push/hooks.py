@@ -43,6 +43,13 @@ PREVIEW = 200
 _STATES = 8
 """More than there are states of a message."""
 
+_KINDS = {
+    HookEvent.MESSAGE: ("mail",),
+    HookEvent.RECEIPT: ("receipt", "mail"),  # of a receipt that was folded before its message
+    HookEvent.TASK: ("task", "mail"),
+}
+"""The kinds of changes that tell of an event."""
+
 _STATE = {rank: state for state, rank in RANK.items()}
 
 Payload = dict[str, Any]
@@ -55,11 +62,17 @@ Deliveries = Iterator[tuple[Receiver, int, str]]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was taken: the receivers with new deliveries, whether there is more, and the owners of all webhooks."""
+    """What was taken.
+
+    Attributes:
+        receivers: with new deliveries.
+        more: whether there is more to take.
+        concerns: the changes after which there may be: an owner of a webhook and a kind; "" for anybody.
+    """
 
     receivers: Sequence[Receiver] = ()
     more: bool = False
-    owners: frozenset[str] = field(default_factory=frozenset)
+    concerns: frozenset[tuple[str, str]] = field(default_factory=frozenset)
 
 
 def take(store: Store, now: float) -> Taken:
@@ -80,7 +93,7 @@ def take(store: Store, now: float) -> Taken:
         if upto > after:
             store.webhooks.move(stream, upto)
         more = more or full
-    return Taken(list(receivers.values()), more, frozenset(hook.owner for hook in hooks))
+    return Taken(list(receivers.values()), more, told.concerns)
 
 
 def begin(store: Store) -> None:
@@ -103,9 +116,20 @@ class Told:
             if HookEvent.APPROVAL in hook.events.split() and _operates(store, hook):
                 self._all.append(hook)
 
+    @property
+    def concerns(self) -> frozenset[tuple[str, str]]:
+        """See `Taken`. Whose an approval is shows only when it is looked at."""
+        found = {
+            (owner, kind) for owner, event in self._by for kind in _KINDS.get(HookEvent(event), ())
+        }
+        asked = any(event == HookEvent.APPROVAL for _, event in self._by)
+        return frozenset(found | {("", "event")} if asked else found)
+
     def of(self, event: HookEvent, stream: str, *owners: str) -> list[Receiver]:
         """The receivers for an event of those agents."""
-        found = [hook for owner in dict.fromkeys(owners) for hook in self._by[owner, event]]
+        found = [
+            hook for owner in dict.fromkeys(owners) for hook in self._by.get((owner, event), ())
+        ]
         return [Receiver.in_stream(hook, stream) for hook in found]
 
     def messages(self, after: int) -> tuple[Deliveries, int, bool]:

@@ -109,8 +109,9 @@ class Pusher:
         # Tasks with an open config, and those of them that have changed.
         self._watched: set[str] = set()
         self._changed: set[str] = set()
-        # Whose webhooks there are, and whether something has happened that they may be told of.
-        self._owners: frozenset[str] = frozenset()
+        # What webhooks hear of, whether it is known since the last was added, and whether something has happened.
+        self._concerns: frozenset[tuple[str, str]] = frozenset()
+        self._known, self._added = False, False
         self._happened = False
         self._more = asyncio.Event()
         changes.tap(self._heard)
@@ -141,6 +142,10 @@ class Pusher:
 
     def look(self) -> None:
         """Look for what webhooks are not told of yet, and which there are."""
+        self._known, self._added = False, True
+        self._happen()
+
+    def _happen(self) -> None:
         self._happened = True
         self._more.set()
 
@@ -155,12 +160,10 @@ class Pusher:
     def _heard(self, change: Change) -> None:
         if change.kind == "task" and change.id in self._watched:
             self.touch(change.id)
-        if not self._owners:
-            return
-        asked = change.kind == "event" and change.id
-        told = change.kind in ("mail", "receipt", "task")
-        if asked or (told and not self._owners.isdisjoint((change.sender, change.recipient))):
-            self.look()
+        kind = change.kind
+        whose = [""] if kind == "event" and change.id else [change.sender, change.recipient]
+        if not self._known or any((who, kind) in self._concerns for who in whose):
+            self._happen()
 
     # ── from changes to deliveries ──────────────────────────────────────────────────────────────────────
 
@@ -195,14 +198,15 @@ class Pusher:
 
     async def _collect_hooks(self) -> None:
         while self._happened:
-            self._happened = False
+            self._happened, self._added = False, False
             try:
                 work = partial(hooks.take, now=self._clock())
                 taken = await self._database.write(work, accounts=False)
             except BaseException:
                 self._happened = True
                 raise
-            self._owners = taken.owners
+            # What came meanwhile counted, if it was not known whether a webhook hears of it.
+            self._concerns, self._known = taken.concerns, not self._added
             self._happened = self._happened or taken.more
             for receiver in taken.receivers:
                 self.wake(receiver)
