@@ -96,3 +96,16 @@ def test_the_mark_of_a_message_that_was_given_up_goes_with_it(empty_store: Store
     give_up(empty_store, 1)
     (row,) = empty_store.session.driver.execute("SELECT count(*) FROM archived").fetchall()
     assert row[0] == 1
+
+
+@pytest.mark.requirement("mail-archive-kept")
+def test_what_a_crash_between_two_files_left_of_an_archive_is_mended(empty_store: Store):
+    """The marks are flushed and the projection is not, so a power cut may undo the latter alone."""
+    keep(empty_store, message(1), message(2))
+    empty_store.reading.archive(BOB, [1], 1.0)
+    empty_store.session.driver.execute(
+        "UPDATE messages SET archived = CASE seq WHEN 1 THEN false ELSE true END"
+    )
+    empty_store.reading.marked_again()
+    found = empty_store.messages.inbox(BOB, unread=False, archived=True, limit=9)
+    assert [row.seq for row in found] == [1]

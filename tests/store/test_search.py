@@ -199,7 +199,7 @@ async def test_what_was_said_before_the_index_is_found_behind_it_on_postgresql(
     place = PostgresPlace(Address.parse(postgres.new_database()), "default")
     make_tables(place)
     before = f"""DROP TABLE message_words, post_words, given_up, threads, archived, feed_marks;
-        DROP INDEX ix_messages_inbox;
+        DROP INDEX ix_messages_inbox, ix_messages_open_thread;
         ALTER TABLE messages DROP COLUMN signature, DROP COLUMN archived;
         UPDATE alembic_version SET version_num = '0021'; {OLD}"""
     place.alter("projection", lambda connection: connection.exec_driver_sql(before))

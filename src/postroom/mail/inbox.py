@@ -67,7 +67,8 @@ class Inboxes:
         self._began = 0
 
     async def open(self) -> None:
-        """Note which messages an earlier process may have given."""
+        """Note which messages an earlier process may have given, and mend what a crash left of archives."""
+        await self._database.write(lambda store: store.reading.marked_again(), accounts=False)
         self._began = await self._database.read(lambda store: store.cursor("INBOX"))
 
     async def newest(

@@ -143,9 +143,10 @@ _INBOX = prepared(_NEWEST_TO.where(_HERE))
 _INBOX_ARCHIVED = prepared(_NEWEST_TO.where(_AWAY))
 _IS_ARCHIVED = prepared(select(archived.c.seq).where(archived.c.seq == bindparam("at")))
 _UNREAD_IN = prepared(
-    # Not by the index of threads, which may be long: what is unread is few.
+    # The index is partial: a thread may be long, what is open in it is little.
     select(messages.c.context_id, func.count())
-    .where(messages.c.recipient == bindparam("to"), UNREAD, among(messages.c.context_id, "named"))
+    .where(messages.c.recipient == bindparam("to"), UNREAD, messages.c.context_id != "")
+    .where(among(messages.c.context_id, "named"))
     .group_by(messages.c.context_id)
 )
 _INBOX_UNREAD = prepared(

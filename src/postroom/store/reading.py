@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import bindparam, delete, exists, false, func, select, true, update
+from sqlalchemy import bindparam, delete, false, func, select, true, update
 
 from postroom.protocol.limits import MAX_UNREAD
 from postroom.store.messages import UNREAD, page
@@ -25,15 +25,8 @@ _READ = prepared(
     .order_by(messages.c.seq)
     .limit(bindparam("most"))
 )
-_IS_PUT = exists().where(archived.c.seq == messages.c.seq)
-_AGAIN = (
-    prepared(
-        update(messages).where(messages.c.archived == false(), _IS_PUT).values(archived=true())
-    ),
-    prepared(
-        update(messages).where(messages.c.archived == true(), ~_IS_PUT).values(archived=false())
-    ),
-)
+_MARKS = prepared(select(archived.c.seq))
+_MARKED = prepared(select(messages.c.seq).where(messages.c.archived == true()))
 _SET_FEED = upsert(feed_marks, ["reader", "project"], ["seq"])
 _FEEDS = prepared(
     select(feed_marks.c.project, feed_marks.c.seq).where(feed_marks.c.reader == bindparam("of"))
@@ -75,9 +68,12 @@ class ReadingStore:
         return self._session.column(_READ, reader=reader, most=page(limit))
 
     def marked_again(self) -> None:
-        """Let all messages say what is put away, where older rows of them were loaded."""
-        for statement in _AGAIN:
-            self._session.run(statement)
+        """Let all messages say what is put away, after older rows were loaded or a crash came between."""
+        marks = set(self._session.column(_MARKS))
+        marked = set(self._session.column(_MARKED))
+        for keys, put in ((marks - marked, True), (marked - marks, False)):
+            if keys:
+                self._session.run(_MARK, {"keys": sorted(keys), "archived": put})
 
     def forget(self, seqs: Collection[int]) -> None:
         """Messages were deleted."""

@@ -423,6 +423,11 @@ messages = Table(
     Index("ix_messages_pair", "sender", "recipient", "seq"),
     Index("ix_messages_reply_to", "reply_to", "sender", "recipient"),
     Index("ix_messages_context_id", "context_id", "seq", sqlite_where=text("context_id != ''")),
+    Index(
+        "ix_messages_open_thread",
+        *("context_id", "recipient", "final", "state"),
+        sqlite_where=text("final = 0 AND context_id != ''"),
+    ),
     Index("ix_messages_requeue_of", "requeue_of", sqlite_where=text("requeue_of != ''")),
     # `final` again, or SQLite may take an index over all messages that fits as well.
     Index("ix_messages_open", "recipient", "final", "seq", sqlite_where=text("final = 0")),

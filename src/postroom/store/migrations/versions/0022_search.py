@@ -42,6 +42,13 @@ def upgrade() -> None:
         "messages", sa.Column("archived", sa.Boolean, nullable=False, server_default=sa.false())
     )
     op.create_index("ix_messages_inbox", "messages", ["recipient", "archived", "seq"])
+    op.create_index(
+        "ix_messages_open_thread",
+        "messages",
+        ["context_id", "recipient", "final", "state"],
+        sqlite_where=sa.text("final = 0 AND context_id != ''"),
+        postgresql_where=sa.text("final = false AND context_id != ''"),
+    )
     op.create_table(
         "threads",
         sa.Column("uid", sa.Text, nullable=False),
