@@ -45,6 +45,12 @@ PLACES: dict[str, tuple[str, ...]] = {
         "tests/metrics/test_refusals.py",
         "tests/sandbox/test_never.py",
     ),
+    # Without a key, or with one of open registration, over the API of a real post room.
+    "a stranger": (
+        "tests/control/test_joining.py",
+        "tests/control/test_strangers.py",
+        "tests/e2e/test_joining.py",
+    ),
     # Repositories, layouts, links and programs as a worker leaves them, met by git and other programs of the host.
     "a folder that a worker could write": (
         "tests/workspaces/test_hostile.py",

@@ -105,10 +105,8 @@ def test_a_link_with_another_authority_gets_no_code(open_room: PostRoom) -> None
 def test_an_open_organisation_over_restarts_and_who_tries_too_often(open_room: PostRoom) -> None:
     room = open_room
     room.run("org", "create", "plaza")
+    room.run("org", "set", "plaza", "--registration", "open")
     url = f"{room.server['url']}/orgs/plaza/v1"
-    operator = {"Authorization": f"Bearer {room.server['token']}"}
-    opened = {"registration": "open"}
-    assert httpx2.put(f"{url}/admission", json=opened, headers=operator).status_code == 200
     said = {"display_name": "alice", "key": "a secret of the joiner, and of nobody else"}
 
     first = httpx2.post(f"{url}/join", json=said).json()
