@@ -78,6 +78,7 @@ WORK: dict[str, tuple[str, ...]] = {
     TELLING: (),
     "uses-of-keys": (DATABASE, DISK),
     "workspaces": (DATABASE,),
+    "wrong-codes": (DATABASE, DISK),
 }
 """All background work of an organisation, with the parts that it cannot do without."""
 
@@ -173,6 +174,8 @@ class House:
         parts.registry.wake()
         parts.iam._fresh["x"] = 1.0
         parts.iam._used.set()
+        parts.joining._wrong["x"] = 1
+        parts.joining._tried.set()
         for uid, heard_at in (("d" * 32, 0.0), ("e" * 32, time.time())):
             session = SessionRow(
                 uid, parts.owner.uid, "claude", "", "", "", "", "idle", 0.0, heard_at

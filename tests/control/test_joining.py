@@ -200,7 +200,7 @@ async def statements(room: TaskRoom, case: dict[str, str]) -> list[str]:
     """What is asked of the database for a join that is refused."""
     said: list[str] = []
     database = room.parts.database
-    write = database.write
+    point = database.point
 
     async def watched(work: Any) -> Any:
         def does(store: Any) -> Any:
@@ -217,10 +217,10 @@ async def statements(room: TaskRoom, case: dict[str, str]) -> list[str]:
             finally:
                 store.session.driver = before
 
-        return await write(does)
+        return await point(does)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(database), "write", lambda _, work: watched(work))
+        patch.setattr(type(database), "point", lambda _, work: watched(work))
         with pytest.raises(NotInvited):
             await room.parts.joining.join(
                 Joiner("somebody", case.get("invite", ""), case.get("code", ""))

@@ -178,6 +178,8 @@ async def _open_parts(
         base.database, base.directory, key, base.owner, cut=in_flight.cut, rotated=rotated
     )
     supervise("uses-of-keys", iam.run)
+    joining = Joining(base.database, base.directory, outside, iam)
+    supervise("wrong-codes", joining.run)
     sessions = await _open_sessions(base, outside, iam)
     _open_patience(base, sessions, states)
 
@@ -262,7 +264,7 @@ async def _open_parts(
         outside=outside,
         sessions=sessions,
         claims=Claims(),
-        joining=Joining(base.database, base.directory, outside, iam),
+        joining=joining,
         remotes=remotes,
         remote_work=remote,
         tasks=tasks,

@@ -10,10 +10,12 @@ the same API key. Uid and API key follow from it, so nothing of it is kept.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +27,7 @@ from postroom.directory.iam import LocalIAM, NewKey, scopes_of
 from postroom.directory.outside import OutsideAgents
 from postroom.errors import Conflict, InvalidInput, NameTaken, NotFound, NotInvited, Refused
 from postroom.identity.tokens import digest, equal
+from postroom.observe.supervision import well
 from postroom.protocol.ids import check_name, check_nick
 from postroom.protocol.limits import MAX_CODE_TRIES, MAX_EMAIL, MAX_STRANGERS
 from postroom.protocol.principal import USUAL_SCOPES, Principal, Scope
@@ -109,6 +112,28 @@ class Joining:
         self._outside = outside
         self._iam = iam
         self._clock = clock
+        self._wrong: Counter[str] = Counter()
+        self._tried = asyncio.Event()
+
+    async def run(self) -> None:
+        """Write down how many wrong codes came for invites, until cancelled; no answer waits for that.
+
+        Otherwise its time would tell that there is such an invite.
+        """
+        while True:
+            await self._tried.wait()
+            counted = dict(self._wrong)
+
+            def note(store: Store, counted: Mapping[str, int] = counted) -> None:
+                for invite, wrong in counted.items():
+                    store.invites.tried(invite, wrong)
+
+            await self._database.write(note)
+            self._wrong -= Counter(counted)
+            if not self._wrong:
+                self._tried.clear()
+            well()
+            await asyncio.sleep(1.0)
 
     # ── invites ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -155,7 +180,7 @@ class Joining:
             return "revoked"
         if row.uses <= 0:
             return "used"
-        if row.tries >= MAX_CODE_TRIES:
+        if row.tries + self._wrong[row.id] >= MAX_CODE_TRIES:
             return "tried"
         return "expired" if row.expires_at <= self._clock() else "valid"
 
@@ -200,28 +225,26 @@ class Joining:
         """Look at the invite; the same is done for each that does not count. Raises NotInvited."""
         uid = self._uid(who)
 
-        def look(store: Store) -> _Admitted | None:
-            registration = store.grants.admission(self._directory.org).registration
+        def look(store: Store) -> tuple[str, InviteRow | None, Agent | None, Agent | None]:
             row = store.invites.get(who.invite)
             maker = store.agents.agent_by_uid(row.made_by if row else NOBODY)
             known = store.agents.agent_by_uid(uid)
-            right = equal(code_digest(who.code), row.sha256 if row else digest(""))
-            store.invites.tried(who.invite, 0 if right else 1)
-            if not who.invite:
-                opened = registration == OPEN
-                return _Admitted(OPEN, "external", USUAL_SCOPES, "", known) if opened else None
-            if row is None or maker is None or maker.retired or not right:
-                return None
-            if registration == CLOSED or row.tries >= MAX_CODE_TRIES:
-                return None
-            if known is None and self.state(row) != "valid":
-                return None
-            return _Admitted(INVITE, row.kind, scopes_of(row.scopes), row.made_by, known)
+            return store.grants.admission(self._directory.org).registration, row, maker, known
 
-        found = await self._database.write(look)
-        if found is None:
+        registration, row, maker, known = await self._database.point(look)
+        right = equal(code_digest(who.code), row.sha256 if row else digest(""))
+        if not who.invite and registration == OPEN:
+            return _Admitted(OPEN, "external", USUAL_SCOPES, "", known)
+        if row is None or maker is None or maker.retired or registration == CLOSED:
             raise not_invited()
-        return found
+        if not right:
+            self._wrong[row.id] += 1
+            self._tried.set()
+            raise not_invited()
+        state = self.state(row)
+        if state == "tried" or (known is None and state != "valid"):
+            raise not_invited()
+        return _Admitted(INVITE, row.kind, scopes_of(row.scopes), row.made_by, known)
 
     async def _added(self, who: Joiner, admitted: _Admitted, nick: str) -> Joined:
         made: list[NewKey] = []

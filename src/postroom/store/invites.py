@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from sqlalchemy import bindparam, case, delete, func, insert, or_, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from postroom.store.schema import agents, invites
 from postroom.store.session import Session, prepared, values_of
@@ -44,13 +44,7 @@ _BY_ID = prepared(select(*_INVITE).where(_OF_ID))
 _ALL = prepared(select(*_INVITE).order_by(invites.c.made_at.desc(), invites.c.id))
 _NEW = prepared(insert(invites))
 _FORGET = prepared(delete(invites).where(invites.c.expires_at < bindparam("before")))
-# Where no invite has the id another one is written as it is: a commit that writes takes longer than one that does not.
-_FIRST = select(func.min(invites.c.id)).scalar_subquery()
-_TRIED = prepared(
-    update(invites)
-    .where(or_(_OF_ID, invites.c.id == _FIRST))
-    .values(tries=invites.c.tries + case((_OF_ID, bindparam("wrong")), else_=0))
-)
+_TRIED = prepared(update(invites).where(_OF_ID).values(tries=invites.c.tries + bindparam("wrong")))
 _USE = prepared(
     update(invites)
     .where(
@@ -104,7 +98,7 @@ class InviteStore:
         return self._session.all(InviteRow, _ALL)
 
     def tried(self, invite: str, wrong: int) -> None:
-        """Count `wrong` codes that came for an invite, if there is one of that id; else it takes as long."""
+        """Count `wrong` codes that came for an invite, if there is one of that id."""
         self._session.run(_TRIED, {"named": invite, "wrong": wrong})
 
     def use(self, invite: str, most: int, now: float) -> bool:
