@@ -157,7 +157,9 @@ PRIVILEGED = {
 async def test_every_route_states_a_scope_and_demands_it(shared: TaskRoom) -> None:
     routes = await documented(shared)
     assert {path for _, path, scope in routes if scope == "none"} == OPEN
-    assert {path.split("/")[2] for _, path, scope in routes if scope == "any"} == {"me", "keys"}
+    assert {path.split("/")[2] for _, path, scope in routes if scope == "any"} == {
+        *("me", "keys", "approvals", "workers")
+    }
     for scope, named in PRIVILEGED.items():
         assert named <= {(method, path) for method, path, needed in routes if needed == scope}
 

@@ -14,7 +14,7 @@ from postroom.control.parameters import KeyRef, Ref
 from postroom.control.parts import Parts
 from postroom.control.pinned import PIN, check_key
 from postroom.directory.iam import NewKey, scopes_of
-from postroom.errors import Conflict, NotFound, Refused
+from postroom.errors import Conflict, Forbidden, NotFound, Refused
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import OPERATOR_KEY, USUAL_SCOPES, Principal, Scope
 from postroom.store.agents import Agent
@@ -51,8 +51,10 @@ async def create(parts: Parts, body: KeyBody, me: Principal) -> shapes.NewKey:
     """Make an API key.
 
     For `agent`, or for the caller; its secret is in this answer and in no other. Nobody gives scopes that they do
-    not have. With a PIN set, it is needed for a key with `operate` or `admin`.
+    not have. With a PIN set, it is needed for a key with `operate` or `admin`. A program without the scope `grant` asks
+    for a code instead, with which its owner claims the key.
     """
+    _check_free(me)
     parts.gate.limits.making(me)
     scopes = _scopes(body, me)
     await check_key(parts, me, scopes, body.pin)
@@ -82,8 +84,9 @@ async def rotate(
     """Replace a key by a new one with the same scopes.
 
     The former one is revoked. With a PIN set, it is needed for another key than the caller's with `operate` or
-    `admin`.
+    `admin`. A program without the scope `grant` asks for a code instead, as for `POST /v1/keys`.
     """
+    _check_free(me)
     parts.gate.limits.making(me)
     if key not in (me.key_id, OPERATOR_KEY):
         scopes = scopes_of((await parts.iam.key(me, key)).scopes)
@@ -101,6 +104,15 @@ async def revoke(parts: Parts, key: KeyRef, me: Principal) -> shapes.Key:
     acted_on(about=ended.id)
     agent = await parts.directory.get(ended.uid)
     return _shown(ended, {agent.uid: agent})
+
+
+def _check_free(me: Principal) -> None:
+    """Raise Forbidden where another key is for the owner of `me` to claim."""
+    if not me.is_free:
+        raise Forbidden(
+            f"another key of @{me.nick} is for its owner to claim",
+            remedy="ask for a code: a2a_rotate_api_key, or POST /v1/keys/codes",
+        )
 
 
 def expiry(seconds: float | None) -> float | None:
