@@ -215,6 +215,7 @@ async def open_base(
     background.supervise("approvals", expiry.run)
     await fold.ready(FOLD_DEADLINE)
     takers = installation.takers[trust.org] = Takers(others=installation.takers)
+    stack.callback(installation.takers.pop, trust.org, None)
     submitter = Submitter(bus, admin, space=space)
     office = PostOffice(
         submitter,

@@ -51,7 +51,7 @@ from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import Announcements, CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.directory.sessions import EXPIRY_INTERVAL, Sessions
-from postroom.errors import PostroomError, ServerFailed
+from postroom.errors import EnvironmentFault, PostroomError, ServerFailed
 from postroom.feed.records import watch_bus
 from postroom.identity.account_publisher import BEHIND, Accounts, delete_accounts, system_connection
 from postroom.identity.jwt import Credential
@@ -463,11 +463,15 @@ async def _open_blobs(base: Base, stack: AsyncExitStack) -> BlobService:
 
 async def _open_relay(base: Base, blobs: BlobService, stack: AsyncExitStack) -> None:
     """Carry messages and the blobs that they name to the other organisations, and take theirs."""
-    everybody = base.installation.blobs
-    everybody[base.trust.org] = blobs
+    everybody, own = base.installation.blobs, base.trust.org
+    everybody[own] = blobs
+    stack.callback(everybody.pop, own, None)
 
     async def give(hashes: Sequence[str], sender: str, org: str) -> None:
-        await blobs.give(hashes, sender, everybody[org])
+        theirs = everybody.get(org)
+        if theirs is None:
+            raise EnvironmentFault(f"the organisation {org!r} is not open")
+        await blobs.give(hashes, sender, theirs)
 
     base.relay.files = give
     base.background.supervise("relay", base.relay.run)

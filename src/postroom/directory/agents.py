@@ -192,7 +192,8 @@ def known(store: Store, org: str, ref: str) -> Agent:
         return resolve(store, org, nick)
     if agent is not None and agent.org == org:
         return resolve(store, org, ref)
-    if agent is None or not store.agents.shown_here(agent.uid):
+    shown = store.agents.shown_here(agent.uid if agent is not None else "")
+    if agent is None or not shown:
         raise unknown(ref)
     return agent
 

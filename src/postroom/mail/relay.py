@@ -210,7 +210,9 @@ class Relay:
     # ── doing it ────────────────────────────────────────────────────────────────────────────────────────
 
     async def _step(self, lane: Lane) -> float | None:
-        uid, waiting = lane.key, self._waiting[lane.key]
+        uid, waiting = lane.key, self._waiting.get(lane.key)
+        if waiting is None:  # it was woken twice
+            return None
         everything, waiting.everything = waiting.everything, False
         # Taken out first: what is heard of them meanwhile is looked at once more.
         keys = [] if everything else list(waiting.keys)[:TOGETHER]
@@ -380,8 +382,8 @@ def _hopeless(row: MessageRow, to: Agent | None, now: float, *, let_in: bool) ->
 def _let_in(store: Store, org: str, row: MessageRow) -> bool:
     """Whether a message may go to another organisation.
 
-    Who sends by the API was let in before the message was taken. A worker stores it itself: what counts is whether its
-    recipient had let it in when it was stored.
+    Who sends by the API was let in before the message was taken. A worker, and nobody else, has a credential of the bus
+    and stores it itself: what counts is whether its recipient had let it in when it was stored.
     """
     sender = store.agents.agent_by_uid(row.sender)
     by_api = sender is not None and sender.kind != "worker"
