@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
+import hmac
 import json
 import secrets
 import time
@@ -13,10 +15,16 @@ from typing import Any
 import httpx2
 import pytest
 
+from postroom.push import changes
+from postroom.push.pusher import NOT_LET_IN, stopped_of
+from postroom.push.receivers import Receiver
+from postroom.store.database import Store
+from postroom.store.pushes import PushRow
 from tests.control.tworooms import ACME, HOME, Caller, TwoRooms, two_rooms
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("guest-tasks")]
 
+NOON = 43200.0
 NOW = {"returnImmediately": True}
 SKILLS = {"skills": [{"id": "s", "name": "s", "description": "s", "tags": ["s"]}]}
 CARD = ".well-known/agent-card.json"
@@ -313,3 +321,65 @@ async def test_nothing_is_stored_behind_a_revoke_that_has_returned(
 
     later = len((await bob.ask("GET", "/v1/tasks", params={"limit": 500})).json()["tasks"])
     assert stored == later == sum(sent)
+
+
+async def test_pushes_to_a_guest_are_signed_as_it_expects_and_end_with_the_grant(
+    rooms: TwoRooms, alice: Caller, bob: Caller
+):
+    grant = await rooms.let_in(bob, alice, "task")
+    task = (await delegated(alice, bob))["id"]
+    config = call("CreateTaskPushNotificationConfig", task) | {"url": "https://1.1.1.1:9/hook"}
+    made = await alice.door(bob.uid, "CreateTaskPushNotificationConfig", **config)
+    assert "result" in made.json(), made.text
+    await reported(bob, task, "working")
+    pusher = rooms.acme.pushes.pusher
+    (row,) = await rooms.acme.database.read(lambda store: store.pushes.of_task(task))
+
+    seq = (await rooms.acme.tasks.get(task)).seq
+    push = PushRow("push_1", row.key, task, seq)
+    sent = await rooms.acme.database.read(
+        lambda store: changes.request(store, row, push, pusher.key, pusher.sealer, NOON)
+    )
+    keys = (await alice.ask("GET", "/v1/webhooks/keys")).json()
+    secret = base64.b64decode(keys["secret"].removeprefix("whsec_"))
+    signed = f"push_1.{int(NOON)}.".encode() + sent.body
+    expected = base64.b64encode(hmac.digest(secret, signed, "sha256")).decode()
+    assert f"v1,{expected}" in dict(sent.headers)["webhook-signature"].split(" ")
+    assert (await alice.ask("GET", f"/v1/tasks/{task}/pushes")).is_success
+
+    def stopped(store: Store) -> str:
+        return stopped_of(store, Receiver.of(row), time.time())
+
+    assert await rooms.acme.database.read(stopped) == ""
+    await rooms.revoke(grant, bob)
+    assert await rooms.acme.database.read(stopped) == NOT_LET_IN
+    deleted = await alice.door(bob.uid, "DeleteTaskPushNotificationConfig", taskId=task, id=row.id)
+    assert "result" in deleted.json(), deleted.text
+
+
+async def test_inside_an_organisation_a_task_for_who_is_reached_by_grants_alone_needs_one(
+    rooms: TwoRooms, bob: Caller
+):
+    carl = await rooms.caller("carl", ACME)
+    skill = {"id": "paint", "name": "paint", "description": "x", "tags": ["x"]}
+    card = {"description": "x", "version": "1", "skills": [skill]}
+    assert (await bob.ask("PUT", f"/v1/agents/{bob.uid}/card", json=card)).is_success
+    by_skill = {"skill": "paint", "text": "x"}
+    assert (await carl.ask("POST", "/v1/tasks", json=by_skill)).status_code == 201
+    only = await bob.ask("PUT", "/v1/grants/only", json={"grants_only": True})
+    assert only.is_success, only.text
+
+    ref = bob.agent.nick
+    refused = [
+        await carl.ask("POST", "/v1/tasks", json={"to": ref, "text": "x"}),
+        await carl.door(ref, "SendMessage", message=said(), configuration=NOW),
+    ]
+    assert {each.status_code for each in refused} == {403}
+    assert (await carl.ask("POST", "/v1/tasks", json=by_skill)).status_code == 404
+    await rooms.let_in(bob, carl, "task")
+    taken = [
+        await carl.ask("POST", "/v1/tasks", json={"to": ref, "text": "x"}),
+        await carl.door(ref, "SendMessage", message=said(), configuration=NOW),
+        await carl.ask("POST", "/v1/tasks", json=by_skill),
+    ]
+    assert [each.status_code for each in taken] == [201, 200, 201]

@@ -63,7 +63,11 @@ def request(
     if opened is None:
         return Outgoing(fault=SECRET_LOST)
     body, trace = said.encode(), _trace(store, config.task)
-    signed = key.headers([key.secret(config.owner)], push.id, now, body)
+    secret = key.secret(config.owner)
+    if store.agents.agent_by_uid(config.owner) is None:  # a guest
+        owner = store.agents.anywhere(config.owner)
+        secret = secret if owner is None else key.of(owner.org).secret(owner.uid)
+    signed = key.headers([secret], push.id, now, body)
     traced = [(TRACEPARENT, trace)] if trace else []
     return Outgoing([*_headers(config, *opened), *signed, *traced], body)
 

@@ -39,13 +39,18 @@ class WebhookKey:
 
     seed: bytes = field(repr=False)
     _private: Ed25519PrivateKey = field(repr=False, compare=False)
+    _root: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def derive(cls, secret: str, org: str) -> WebhookKey:
         """The keys of `org` under a secret of the installation, which they do not reveal."""
         seed = hmac.digest(secret.encode(), f"postroom webhooks of {org}".encode(), "sha256")
         private = hmac.digest(seed, b"ed25519", "sha256")
-        return cls(seed, Ed25519PrivateKey.from_private_bytes(private))
+        return cls(seed, Ed25519PrivateKey.from_private_bytes(private), secret)
+
+    def of(self, org: str) -> WebhookKey:
+        """The keys of another organisation: its callers know their secrets there."""
+        return self.derive(self._root, org)
 
     def secret(self, owner: str) -> str:
         """The shared secret of `owner`, a uid; nobody makes another's of it."""
