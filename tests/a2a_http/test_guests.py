@@ -246,7 +246,7 @@ async def test_who_is_not_let_in_is_answered_as_for_nobody_at_every_method(
     for ref in refs:
         for task in ("f" * 32, theirs["id"]):
             answer = await alice.door(ref, method, **call(method, task))
-            body = answer.text.replace(ref, "REF").replace(task, "TASK")
+            body = answer.text.replace(ref, "REF").replace(task, "TASK").replace("REF.acme", "REF")
             headers = {k: v for k, v in answer.headers.items() if k != "date"}
             headers.pop("content-length", "")
             answers.add((answer.status_code, body, json.dumps(headers, sort_keys=True)))
@@ -383,3 +383,22 @@ async def test_inside_an_organisation_a_task_for_who_is_reached_by_grants_alone_
         await carl.ask("POST", "/v1/tasks", json=by_skill),
     ]
     assert [each.status_code for each in taken] == [201, 200, 201]
+
+
+@pytest.mark.requirement("guest-learns-nothing")
+async def test_an_organisation_that_there_is_not_answers_a_guest_as_one_that_there_is(
+    rooms: TwoRooms, alice: Caller, bob: Caller
+):
+    dora = await rooms.caller("dora", ACME)
+    for caller in (alice, dora):
+        for ref in (bob.agent.nick, bob.uid):
+            found = [
+                await caller.door(ref, "GetTask", org, id="f" * 32)
+                for org in ({ACME, HOME} - {caller.agent.org} | {"none"})
+            ]
+            said = {
+                each.text.replace(ACME, "ORG").replace("none", "ORG").replace(HOME, "ORG")
+                for each in found
+            }
+            assert len(said) == 1, said
+            assert {each.status_code for each in found} == {403}

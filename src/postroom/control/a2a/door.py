@@ -20,7 +20,7 @@ from postroom.control.a2a.published import ONE_ORIGIN, PublishedCards
 from postroom.control.guests import following
 from postroom.control.http_protocol import ABORT, PRINCIPAL
 from postroom.control.in_flight import ONLY_READS
-from postroom.control.org_router import ROUTE, WORKER, App, Receive, Scope, Send, told
+from postroom.control.org_router import ORGS, ROUTE, WORKER, App, Receive, Scope, Send, told
 from postroom.control.parts import Parts
 from postroom.directory.agents import resolve, unknown
 from postroom.directory.grants import NOBODY, GrantScope, not_let_in, reach, split
@@ -84,11 +84,16 @@ class A2ADoor:
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection (ASGI 3)."""
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        # Of an organisation that is not open: there is nobody, as for who is not let in.
+        org, _, there = (
+            path.removeprefix(ORGS).partition("/") if path.startswith(ORGS) else ("",) * 3
+        )
+        path = f"/{there}" if org else path
         if scope["type"] != "http" or not path.startswith(PREFIX):
             await self._behind(scope, receive, send)
             return
         ref, slash, rest = path.removeprefix(PREFIX).partition("/")
-        scope[AGENT] = ref
+        scope[AGENT] = addressed(ref, org)
         scope[ROUTE] = f"{PREFIX}{{agent}}"
         below = slash + rest
         if f"{below}/".startswith(f"{HTTP_ALONE}/"):
@@ -176,12 +181,13 @@ class A2ADoor:
         if not me.only:
             return Found(await self._named(exchange, there=True))
 
-        of_here = ref if UID.fullmatch(ref) or split(ref)[1] else f"{ref}.{org}"
+        if me.guest:
+            ref = addressed(ref, org)
 
         def find(store: Store) -> Found:
             agent = named(store, org, ref)
             try:
-                found = reach(store, me.org, me.uid, of_here if me.guest else ref, scope, now).agent
+                found = reach(store, me.org, me.uid, ref, scope, now).agent
             except NotLetIn:
                 return Found(agent, not_let_in(ref))
             if found.org != org or (found.kind == "human" and me.guest):
@@ -201,10 +207,17 @@ class A2ADoor:
         return agent
 
 
+def addressed(ref: str, org: str) -> str:
+    """What names an agent of `org` elsewhere; `ref` itself where it does, or `org` is ""."""
+    bare = org and not UID.fullmatch(ref) and not split(ref)[1]
+    return f"{ref}.{org}" if bare else ref
+
+
 def named(store: Store, org: str, ref: str) -> Agent:
     """The agent of an organisation with that nick or uid that may have a card."""
+    nick, of = split(ref)
     try:
-        agent = resolve(store, org, ref)
+        agent = resolve(store, org, nick if of == org else ref)
     except NotFound:
         return NOBODY_HERE
     return NOBODY_HERE if agent.kind == "human" else agent

@@ -12,6 +12,7 @@ from collections.abc import MutableMapping
 from contextlib import AsyncExitStack
 from typing import Any
 
+from postroom.control.a2a.door import addressed
 from postroom.control.a2a.operations import CHANGING
 from postroom.control.a2a.place import read_tenant
 from postroom.control.app import Installation
@@ -105,7 +106,7 @@ class GrpcDoor:
         """See `postroom_a2a.operations.Door`."""
         org, ref = read_tenant(incoming.tenant)
         if not self._router.performs(org):  # the default one says that nobody is called so
-            org, ref = DEFAULT_ORG, incoming.tenant
+            org, ref = DEFAULT_ORG, addressed(ref, org)
         door, guard = self._router.calls(org)
 
         async def serve(scope: Scope, _receive: Receive, send: Send) -> None:
