@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.post import pages, reading, sends, telling, waiting
+from benchmarks.post import oracle, pages, reading, sends, telling, waiting
 from benchmarks.report import Sheet
 
-PARTS = (sends, pages, reading, waiting, telling)
+PARTS = (sends, pages, reading, waiting, telling, oracle)
 
 
 def run(sheet: Sheet, *, quick: bool = False) -> None:
