@@ -7,21 +7,21 @@ words of its granter, and a request is answered alike. So neither is a way to fi
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from postroom.directory import grant_lookup as lookup
 from postroom.directory import grant_views
 from postroom.directory.agents import resolve
-from postroom.directory.grants import NOBODY, OPEN, Closed, Decisions, GrantScope, closed, split
-from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused
+from postroom.directory.grants import NOBODY, Closed, Decisions, GrantScope, closed
+from postroom.errors import Conflict, InvalidInput, Refused
 from postroom.observe.supervision import well
 from postroom.protocol import shapes
-from postroom.protocol.ids import ID_PREFIX, UID, check_address, only_one
+from postroom.protocol.ids import UID
 from postroom.protocol.limits import MAX_ASKED_OF, MAX_GRANTS, MAX_REASON
 from postroom.protocol.principal import Principal, Scope
 from postroom.store.agents import Agent
@@ -45,8 +45,6 @@ LATELY = 86400.0
 """Seconds for which the end of a grant is news."""
 
 MOST_SHOWN = 20
-
-NOT_THERE = "there is no such grant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,7 @@ class Grants:
 
     async def _end(self, row: GrantRow) -> None:
         def read(store: Store) -> tuple[list[str], list[str]]:
-            return _with_theirs(store, row.granter), _with_theirs(store, row.grantee)
+            return lookup.with_theirs(store, row.granter), lookup.with_theirs(store, row.grantee)
 
         self._cut(*await self._database.read(read))
 
@@ -165,8 +163,8 @@ class Grants:
         now = self._clock()
 
         def store_it(store: Store) -> shapes.Grant:
-            whose = self._granter(store, me, granter)
-            who, called = self._grantee(store, me, whose, grantee)
+            whose = lookup.granter(store, self._org, me, granter)
+            who, called = lookup.grantee(store, self._org, me, whose, grantee)
             row = GrantRow(
                 uuid.uuid4().hex,
                 whose,
@@ -198,7 +196,7 @@ class Grants:
         now = self._clock()
 
         def read(store: Store) -> list[shapes.Grant]:
-            given, received = self._seen(store, me, agent)
+            given, received = lookup.seen(store, self._org, me, agent)
             rows = {row.id: row for row in (*given, *received)}
             newest = sorted(rows.values(), key=lambda row: (row.made_at, row.id), reverse=True)
             shown = grant_views.grants(store, newest, now, {row.id for row in received})
@@ -211,7 +209,7 @@ class Grants:
         now = self._clock()
 
         def read(store: Store) -> tuple[list[shapes.Grant], list[shapes.GrantRequest]]:
-            sides = _sides_of(store, me)
+            sides = lookup.sides_of(store, me)
             received = store.grants.to(sides)
             rows = {row.id: row for row in (*store.grants.of(sides), *received)}
             late = [row for row in rows.values() if grant_views.ended_at(row, now) > now - LATELY]
@@ -234,10 +232,14 @@ class Grants:
         now = self._clock()
 
         def store_it(store: Store) -> tuple[GrantRow, list[str], list[str]]:
-            row = self._given(store, me, ref)
+            row = lookup.given(store, me, ref)
             if store.grants.revoke(row.id, now):
                 row = replace(row, revoked_at=now)
-            return row, _with_theirs(store, row.granter), _with_theirs(store, row.grantee)
+            return (
+                row,
+                lookup.with_theirs(store, row.granter),
+                lookup.with_theirs(store, row.grantee),
+            )
 
         row, granters, grantees = await self._database.write(store_it)
         await self._settled()
@@ -248,8 +250,8 @@ class Grants:
         """Whom `me` means to let in, before it is done. Raises as `allow`, but where `me` may not do it alone."""
 
         def find(store: Store) -> Meant:
-            whose = self._granter(store, me, granter, look=True)
-            who, called = self._grantee(store, me, whose, grantee)
+            whose = lookup.granter(store, self._org, me, granter, look=True)
+            who, called = lookup.grantee(store, self._org, me, whose, grantee)
             parties = store.agents.parties([whose, who])
             ref = who if not called or UID.fullmatch(called) else f"@{called}"
             return Meant(whose, parties[whose].nick, ref, called or parties[who].nick)
@@ -275,7 +277,7 @@ class Grants:
         )
 
         def find(store: Store) -> Reached | None:
-            return self._asked(store, me, granter)
+            return lookup.asked(store, self._org, me, granter)
 
         found = await self._database.read(find)
         if found is not None and found.agent.uid == me.uid:
@@ -297,7 +299,9 @@ class Grants:
         """The requests to `me` and what belongs to `me`, the newest first; all for who administers."""
 
         def read(store: Store) -> list[shapes.GrantRequest]:
-            rows = store.grants.asked(None if me.allows(Scope.ADMIN) else _sides_of(store, me))
+            rows = store.grants.asked(
+                None if me.allows(Scope.ADMIN) else lookup.sides_of(store, me)
+            )
             kept = [row for row in rows if answered or row.state == PENDING]
             return grant_views.requests(
                 store, sorted(kept, key=lambda row: row.asked_at, reverse=True)
@@ -309,7 +313,7 @@ class Grants:
         """One request to `me`. Raises NotFound."""
 
         def find(store: Store) -> shapes.GrantRequest:
-            return grant_views.requests(store, [self._request(store, me, request)])[0]
+            return grant_views.requests(store, [lookup.request(store, me, request)])[0]
 
         return await self._database.read(find)
 
@@ -327,9 +331,9 @@ class Grants:
         now = self._clock()
 
         def store_it(store: Store) -> shapes.GrantRequest:
-            row = self._request(store, me, request)
+            row = lookup.request(store, me, request)
             if allow:
-                self._granter(store, me, row.granter)
+                lookup.granter(store, self._org, me, row.granter)
             if not store.grants.answer(row.id, ALLOWED if allow else DENIED, me.uid, now):
                 by = store.agents.parties([row.answered_by])[row.answered_by]
                 raise Conflict(f"it was {row.state} by @{by.nick}", remedy="postroom grants list")
@@ -368,7 +372,7 @@ class Grants:
         """
 
         def work(store: Store) -> shapes.GrantsOnly:
-            uid = self._granter(store, me, agent, look=only is None or only)
+            uid = lookup.granter(store, self._org, me, agent, look=only is None or only)
             itself = store.grants.reached_by_grants_alone(uid, only)
             party = store.agents.parties([uid])[uid]
             everybody = store.grants.admission(self._org).grants_only
@@ -414,7 +418,7 @@ class Grants:
             if store.sessions.get(agent.uid) is not None:
                 raise Conflict(f"@{agent.nick} is a session: it belongs to who has it open")
             before = store.grants.give_to(agent.uid, owner.uid if owner else "", now)
-            return agent, _let_in_by(store, [agent.uid, before])
+            return agent, lookup.let_in_by(store, [agent.uid, before])
 
         agent, grantees = await self._database.write(store_it)
         await self._settled()
@@ -425,8 +429,8 @@ class Grants:
         """To be called before an agent or a person is removed; what it returns, after that."""
 
         def read(store: Store) -> tuple[list[str], list[str]]:
-            granters = _with_theirs(store, uid)
-            return granters, _let_in_by(store, granters)
+            granters = lookup.with_theirs(store, uid)
+            return granters, lookup.let_in_by(store, granters)
 
         granters, grantees = await self._database.read(read)
 
@@ -446,133 +450,27 @@ class Grants:
     def _place(self, org: str) -> Database | None:
         return self._database if org == self._org else self._elsewhere(org)
 
-    def _granter(self, store: Store, me: Principal, ref: str, *, look: bool = False) -> str:
-        """The uid of who lets in, which `me` may speak for; with `look` nobody is let in by what follows."""
-        uid = resolve(store, self._org, ref).uid if ref else me.uid
-        if not me.allows(Scope.ADMIN) and uid not in _sides_of(store, me):
-            raise Forbidden("only an agent itself, and who owns it, may do this")
-        if not look:
-            check_giver(me)
-        return uid
-
-    def _grantee(self, store: Store, me: Principal, whose: str, ref: str) -> tuple[str, str]:
-        """The uid of who is to be let in; and, where `me` must not learn whether it exists, what it was called."""
-        nick, org = split(ref)
-        if self._is_member(store, me) and not UID.fullmatch(ref) and org in ("", self._org):
-            return resolve(store, self._org, nick).uid, ""
-        found = self._found(store, ref)
-        inside = found is not None and found.agent.org == self._org and self._is_member(store, me)
-        if found is not None and inside:
-            return found.agent.uid, ""
-        if UID.fullmatch(ref):
-            return ref, ref
-        called = check_address(f"{nick}.{org or self._org}")
-        nobody = hashlib.sha256(f"{whose} {called}".encode()).hexdigest()[:32]
-        return found.agent.uid if found is not None else nobody, called
-
-    def _asked(self, store: Store, me: Principal, ref: str) -> Reached | None:
-        nick, org = split(ref)
-        if not org and not UID.fullmatch(ref) and self._is_member(store, me):
-            resolve(store, self._org, nick)
-        return self._found(store, ref)
-
-    def _found(self, store: Store, ref: str) -> Reached | None:
-        nick, org = split(ref)
-        return store.grants.reached(
-            ref if UID.fullmatch(ref) else "", org=org or self._org, nick=nick
-        )
-
-    @staticmethod
-    def _is_member(store: Store, me: Principal) -> bool:
-        own = store.grants.reached(me.uid)
-        return own is not None and own.joined != OPEN
-
-    def _seen(
-        self, store: Store, me: Principal, agent: str
-    ) -> tuple[Iterable[GrantRow], Iterable[GrantRow]]:
-        """The grants of, and those to, what `me` may see."""
-        if agent:
-            uid = self._granter(store, me, agent, look=True)
-            return store.grants.of([uid]), store.grants.to([uid])
-        sides = _sides_of(store, me)
-        own = store.grants.reached(me.uid)
-        to = {*sides, own.owner} - {""} if own is not None else sides
-        return store.grants.of(None if me.allows(Scope.ADMIN) else sides), store.grants.to(to)
-
-    def _given(self, store: Store, me: Principal, ref: str) -> GrantRow:
-        given = store.grants.of(None if me.allows(Scope.ADMIN) else _sides_of(store, me))
-        if not UID.fullmatch(ref) and not ID_PREFIX.fullmatch(ref):
-            return self._to(store, given, ref)
-        ids = {row.id: row for row in given if row.id.startswith(ref)}
-        chosen = only_one(ref, list(ids), "grants")
-        return ids[chosen] if chosen else self._to(store, given, ref)
-
-    @staticmethod
-    def _to(store: Store, given: list[GrantRow], ref: str) -> GrantRow:
-        """The one of `given` that lets in who is shown as `ref`, those first that have not ended."""
-        parties = store.agents.parties([row.grantee for row in given])
-        named = ref.removeprefix("@")
-        found = [
-            row
-            for row in given
-            if named in (row.called or row.grantee, row.called or parties[row.grantee].nick)
-        ]
-        going_on = [row for row in found if row.revoked_at is None] or found
-        if len(going_on) > 1:
-            ids = ", ".join(row.id[:12] for row in going_on[:8])
-            raise Conflict(
-                f"several grants let in {one_line(ref, 80)}: {ids}", remedy="name one by its id"
-            )
-        if not going_on:
-            raise NotFound(NOT_THERE, remedy="postroom grants list")
-        return going_on[0]
-
-    @staticmethod
-    def _request(store: Store, me: Principal, ref: str) -> GrantRequestRow:
-        rows = store.grants.asked(None if me.allows(Scope.ADMIN) else _sides_of(store, me))
-        found = {row.id: row for row in rows if row.id.startswith(ref)}
-        known = UID.fullmatch(ref) or ID_PREFIX.fullmatch(ref)
-        chosen = only_one(ref, list(found), "requests") if known else None
-        if chosen is None:
-            raise NotFound("there is no such request", remedy="postroom grants requests")
-        return found[chosen]
-
-
-def check_giver(me: Principal) -> None:
-    """Raise Forbidden unless `me` may let others in by itself."""
-    if not me.is_free:
-        me.require(Scope.GRANT)
-
-
-def _sides_of(store: Store, me: Principal) -> list[str]:
-    """`me`, and the agents that belong to `me`."""
-    return _with_theirs(store, me.uid)
-
 
 def _is_ending(row: GrantRow, now: float) -> bool:
     """Whether it counts until a time to come."""
     return row.revoked_at is None and row.expires_at is not None and now < row.expires_at
 
 
-def _with_theirs(store: Store, uid: str) -> list[str]:
-    """An agent, and those that belong to it."""
-    return [uid, *store.grants.owned(uid)]
-
-
-def _let_in_by(store: Store, granters: Collection[str]) -> list[str]:
-    """Whom these have let in at any time, and what belongs to those."""
-    grantees = {row.grantee for row in store.grants.of(granters)}
-    return [uid for each in grantees for uid in _with_theirs(store, each)]
-
-
 def _put(store: Store, row: GrantRow) -> None:
     """Store a grant. Raises Refused where its granter has as many as it may have."""
     others = [one for one in store.grants.of([row.granter]) if one.grantee != row.grantee]
-    if sum(one.revoked_at is None for one in others) >= MAX_GRANTS:
+    over = sorted(
+        (ended, one.id)
+        for one in others
+        if (ended := grant_views.ended_at(one, row.made_at)) <= row.made_at
+    )
+    if len(others) - len(over) >= MAX_GRANTS:
         raise Refused(
             f"it has let in {MAX_GRANTS}, the most that one agent may let in",
             remedy="take some back: postroom grants revoke @NICK",
         )
+    for _, grant in over[: max(0, len(others) - 2 * MAX_GRANTS + 1)]:
+        store.grants.remove(grant)
     store.grants.put(row)
 
 

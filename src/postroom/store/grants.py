@@ -170,6 +170,7 @@ _ANSWER = prepared(
     .where(grant_requests.c.id == bindparam("named"), grant_requests.c.state == "pending")
     .values(state=bindparam("then"), answered_by=bindparam("by"), answered_at=bindparam("at"))
 )
+_REMOVE = prepared(delete(grants).where(grants.c.id == bindparam("named")))
 _WITHDRAW = prepared(delete(grant_requests).where(grant_requests.c.id == bindparam("named")))
 _RENAMED = prepared(
     delete(grants).where(
@@ -313,6 +314,10 @@ class GrantStore:
         return (
             self._session.run(_ANSWER, {"named": request, "then": state, "by": by, "at": at}) == 1
         )
+
+    def remove(self, grant: str) -> None:
+        """Forget a grant."""
+        self._session.run(_REMOVE, {"named": grant})
 
     def withdraw(self, request: str) -> None:
         """Forget a request."""
