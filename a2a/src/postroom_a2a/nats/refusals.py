@@ -39,6 +39,8 @@ _NOT_TAKEN = frozenset(
     | {10167, 10212, 10223, 10227}
 )
 
+_BY_GATEWAY: dict[int, type[PostroomError]] = {403: Forbidden, 429: Refused}
+
 UNCERTAIN = "repeat it as the same message (the same key or id): it is then stored once"
 """What to do about a request whose answer leaves open what became of it."""
 
@@ -75,11 +77,10 @@ def of_publish(error: Mapping[str, Any], subject: str, *, first: bool) -> Postro
     if code in _KINDS:
         return of_call(error, f"{subject!r} was not stored")
     # A gateway in between, which passed nothing on, has no code but that of HTTP.
-    if not code and error.get("code") == 403:
-        return Forbidden(_text(error, f"{subject!r} was not stored"))
-    refused = code in _NOT_TAKEN or (not code and error.get("code") == 429)
-    if refused and first:
-        return Refused(_text(error, f"{subject!r} was not stored"))
+    by_gateway = _BY_GATEWAY.get(error.get("code", 0)) if not code else None
+    kind = Refused if code in _NOT_TAKEN else by_gateway
+    if kind is not None and first:
+        return kind(_text(error, f"{subject!r} was not stored"))
     return RequestTimeout(_text(error, f"{subject!r} is perhaps stored"), remedy=UNCERTAIN)
 
 

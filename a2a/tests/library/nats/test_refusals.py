@@ -11,6 +11,7 @@ import pytest
 
 from library.nats.streams import jetstream
 from postroom_a2a.errors import (
+    Forbidden,
     LostUpdate,
     MessageTooLarge,
     PostroomError,
@@ -56,10 +57,13 @@ def test_any_other_code_leaves_it_open_whether_it_is_stored(code: int) -> None:
     assert "same" in error.remedy
 
 
-@pytest.mark.parametrize("status", [429, 500])
-def test_an_error_without_a_code_refuses_only_where_a_gateway_is_meant(status: int) -> None:
-    error = refusals.of_publish({"code": status, "err_code": 0}, "log.one", first=True)
-    assert isinstance(error, Refused) == (status == 429)
+@pytest.mark.parametrize("status, kind", [(403, Forbidden), (429, Refused), (500, RequestTimeout)])
+def test_an_error_without_a_code_refuses_only_where_a_gateway_is_meant(
+    status: int, kind: type[PostroomError]
+) -> None:
+    error = {"code": status, "err_code": 0}
+    assert type(refusals.of_publish(error, "log.one", first=True)) is kind
+    assert type(refusals.of_publish(error, "log.one", first=False)) is RequestTimeout
 
 
 @pytest.mark.requirement("bus-ack-means-disk")
