@@ -44,7 +44,7 @@ class Cause:
         places: the id of a message by its sequence in INBOX, which the acknowledgement carries.
         heard: the sender of each message that was delivered, by its id.
         owed: the answers that each of them may still get without a grant.
-        answered: ids of what was sent to them so.
+        answered: to whom each answer went so, by its id.
     """
 
     tasks: dict[str, None] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Cause:
     places: dict[str, str] = field(default_factory=dict)
     heard: dict[str, str] = field(default_factory=dict)
     owed: dict[str, int] = field(default_factory=dict)
-    answered: dict[str, None] = field(default_factory=dict)
+    answered: dict[str, str] = field(default_factory=dict)
 
     def task_changed(self, task: str, state: str) -> None:
         """The worker has published a record of `task`."""
@@ -71,12 +71,12 @@ class Cause:
 
     def may_answer(self, to: str, message: str) -> bool:
         """Whether `message` can be an answer to what `to` has sent: one for each; notes that it is."""
-        if message and message in self.answered:
-            return True
+        if message and self.answered.get(message) == to:
+            return True  # sent again
         left = self.owed.get(to, 0)
         if left:
             self.owed[to] = left - 1
-            _add(self.answered, message, None)
+            _add(self.answered, message, to)
         return left > 0
 
     def settled(self, sequence: str) -> None:
