@@ -442,7 +442,7 @@ def forget_all(store: Store) -> None:
 @pytest.mark.requirement("across-ambiguous")
 async def test_whom_one_lets_in_one_is_not_told_of_before_it_writes() -> None:
     async with two() as they:
-        await they.acme.lets_in(they.bob, they.alice)
+        await they.acme.lets_in(they.bob, they.alice, called="alice.home")
 
         for ref in ("@alice.home", they.alice.uid, "@nobody.home"):
             with pytest.raises(UnknownRecipient):
@@ -490,3 +490,30 @@ async def test_a_thousand_sends_against_a_revoke_leave_nothing_behind_it() -> No
                 await they.acme.inboxes.past(
                     they.bob.uid, await they.acme.admin.last_sequence("INBOX"), wait=1.0
                 )
+
+
+@pytest.mark.requirement("across-kills")
+async def test_what_changes_there_while_a_start_compares_is_heard_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with two() as they:
+        await they.acme.lets_in(they.bob, they.alice)
+        sent = await they.home.office.send(they.alice.uid, "@bob.acme", "hello")
+        (came,) = await they.acme.reads(they.bob)
+        they.acme.relay._guests.clear()  # as after a start
+        point, compared = they.acme.database.point, asyncio.Event()
+
+        async def slow(find: Any) -> Any:
+            found = await point(find)
+            if isinstance(found, list) and not compared.is_set():  # what the relay asks for
+                compared.set()
+                await they.acme.sees(came)
+                await they.acme.folded()
+            return found
+
+        monkeypatch.setattr(they.acme.database, "point", slow)
+
+        await they.home.relay.look_at("acme")
+
+        await compared.wait()
+        assert (await they.home.office.wait(sent.id, State.SEEN, SECONDS)).state is State.SEEN

@@ -251,14 +251,15 @@ class Relay:
         """Have each of these messages to `uid` at the recipient's organisation, and here what has become of it."""
         to = await self._database.point(lambda store: store.agents.anywhere(uid))
         other = self._neighbours.get(to.org) if to is not None else None
+        if other is not None:
+            # Before it is asked, so that what changes meanwhile is heard of.
+            other._guests |= dict.fromkeys((row.sender for row in rows), self)  # noqa: SLF001
         ids = {row.id for row in rows}
         # Of an agent that does not exist the same is asked, so that no worker can tell it from one of others.
         where = self if other is None else other
         found = await where._database.point(lambda store: store.messages.named_to(uid, ids))  # noqa: SLF001
         there = {(row.sender, row.id): row for row in found} if other is not None else {}
         for row in rows:
-            if other is not None:
-                other._guests[row.sender] = self  # noqa: SLF001
             known = there.get((row.sender, row.id))
             if known is None:
                 await self._carry(row, to, other)
