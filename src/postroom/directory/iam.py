@@ -180,16 +180,19 @@ class LocalIAM(IAMProvider):
         if not guest and now - self._noted.get(found.id, -math.inf) >= USE_INTERVAL:
             self._noted[found.id] = self._fresh[found.id] = now
             self._used.set()
+        stranger, scopes = found.joined == OPEN, scopes_of(found.scopes)
+        if stranger:  # whatever its key says, nothing of others is its own
+            scopes -= {Scope.OPERATE, Scope.ADMIN}
         who = Principal(
             found.uid,
             found.org,
             found.nick,
             found.kind,
-            scopes_of(found.scopes),
+            scopes,
             KEY,
             found.id,
             found.expires_at,
-            stranger=found.joined == OPEN,
+            stranger=stranger,
         )
         return who.visiting() if guest else who
 

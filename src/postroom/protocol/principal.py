@@ -97,7 +97,7 @@ class Principal:
     @property
     def only(self) -> str:
         """The uid whose things alone this principal sees; "" for everybody's."""
-        return self.uid if self.stranger or Scope.OPERATE not in self.scopes else ""
+        return "" if Scope.OPERATE in self.scopes else self.uid
 
     def visiting(self) -> Principal:
         """The same caller in another organisation."""
@@ -106,4 +106,4 @@ class Principal:
 
     def sees(self, *parties: str) -> bool:
         """Whether this principal sees what is between `parties` (uids); otherwise it must look absent."""
-        return not self.only or self.uid in parties
+        return Scope.OPERATE in self.scopes or self.uid in parties
