@@ -22,7 +22,7 @@ FULL = {1: 100, 16: 320, 64: 320}
 QUICK = {1: 5, 4: 12}
 """Sends of one turn, by how many senders there are."""
 
-ROUNDS = 6
+ROUNDS = 4
 
 TURN = 2.0
 """Seconds after which a turn is cut short."""
