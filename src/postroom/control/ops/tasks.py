@@ -75,12 +75,12 @@ async def delegate(parts: Parts, body: TaskBody, me: Principal) -> shapes.Task:
     said = body.content
     if body.context and not said.thread:
         said = replace(said, thread=body.context)
-    async with giving(parts, me, body.to, said) as visit:
-        view = await visit.parts.assigner.delegate(
-            me.uid, to=visit.agent, skill=body.skill, said=said, key=body.key, door=came_by()
+    async with giving(parts, me, body.to, said) as given:
+        view = await given.parts.assigner.delegate(
+            me.uid, to=given.agent, skill=body.skill, said=said, key=body.key, door=came_by()
         )
     acted_on(task=view.id)
-    return visit.shown(view.as_json())
+    return given.shown(view.as_json())
 
 
 @operations.get("/v1/tasks", Scope.READ, fails=(NotFound,), strangers=True)
