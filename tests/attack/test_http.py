@@ -35,6 +35,13 @@ OPEN = {
     ("HEAD", "/v1/blobs/{sha256}"),
     ("POST", "/v1/workers/{uid}/sdk-events"),
     ("GET", "/.well-known/jwks.json"),
+    # About itself alone; for what it may not do by itself its owner is asked.
+    *((method, "/v1/grants") for method in ("GET", "POST")),
+    *((method, "/v1/grants/requests") for method in ("GET", "POST")),
+    *((method, "/v1/grants/only") for method in ("GET", "PUT")),
+    ("POST", "/v1/grants/requests/{asked}"),
+    ("DELETE", "/v1/grants/{grant}"),
+    ("POST", "/v1/webhooks"),
 }
 """Routes that a worker may call; all others are the operator's."""
 
