@@ -35,6 +35,7 @@ OPEN = {
     ("HEAD", "/v1/blobs/{sha256}"),
     ("POST", "/v1/workers/{uid}/sdk-events"),
     ("GET", "/.well-known/jwks.json"),
+    ("POST", "/v1/join"),
     # About itself alone; for what it may not do by itself its owner is asked.
     *((method, "/v1/grants") for method in ("GET", "POST")),
     *((method, "/v1/grants/requests") for method in ("GET", "POST")),
