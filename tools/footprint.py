@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # The screen is seven: Textual, Rich, Pygments and what they need.
 # The SDK of MCP is twelve and 8 MB: it reads both generations of a protocol that clients change twice a year.
 PACKAGE_LIMIT = 50
-MEGABYTE_LIMIT = 148
+MEGABYTE_LIMIT = 149
 # The A2A SDK needs four packages more on Python before 3.13.
 STANDALONE_LIMIT = 31 if sys.version_info >= (3, 13) else 35
 _BYTES_PER_MEGABYTE = 1_000_000
