@@ -191,7 +191,9 @@ def _said_of(org: str, checked: Integrity) -> Iterator[str]:
         if checked["first"]
         else ""
     )
-    yield f"{one_line(org)}: {checked['messages']:,} messages are checked{first}"
+    number = checked["messages"]
+    what = "message is" if number == 1 else "messages are"
+    yield f"{one_line(org)}: {number:,} {what} checked{first}"
     for one in checked["named"]:
         parties = f"{address(one['from'])} to {address(one['to'])}"
         yield f"  altered: message {one_line(one['id'])} from {parties}, stored {one['at']}"

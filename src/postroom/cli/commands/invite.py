@@ -52,7 +52,7 @@ def command(made: NewInvite) -> None:
     """
     click.echo(f"link  {made['link']}")
     click.echo(f"code  {made['code']}")
-    left = span(parse_time(made["expires_at"]) - time.time())
+    left = span(parse_time(made["expires_at"]) - time.time() + 30.0)  # as it was asked for
     often = "once" if made["uses"] == 1 else f"{made['uses']} times"
     click.echo(f"counts {often}, for {left}; the code is shown this once", err=True)
     click.echo("they type: postroom join LINK, and the code when it is asked for", err=True)
