@@ -15,6 +15,7 @@ import time
 import httpx2
 
 from benchmarks.connection import Connection
+from benchmarks.post.programs import FREE
 from benchmarks.report import Sheet
 from benchmarks.room import post_room
 
@@ -27,7 +28,7 @@ NOBODY = "nobody there"
 
 def measure(sheet: Sheet, *, quick: bool) -> None:
     """Measure; takes about a minute."""
-    with post_room() as room:
+    with post_room(more=FREE) as room:
         room.run("org", "create", "acme")
         refs, key = _furnished(room.server["url"], room.server["token"])
         took = asyncio.run(_asked(room.server["url"], key, refs, QUICK if quick else ROUNDS))
