@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from postroom.audit import AuditLog
-from postroom.blobs.service import BlobService
 from postroom.bus.host import BusHost
 from postroom.control.a2a.place import GrpcPlace
 from postroom.control.endpoints import Endpoints
@@ -27,7 +26,6 @@ from postroom.control.http_listener import WorkerDialer
 from postroom.control.in_flight import InFlight
 from postroom.control.limits import Bounds, CallerLimits
 from postroom.control.org_router import OrgRouter
-from postroom.directory.agents import Takers
 from postroom.directory.grants import Decisions
 from postroom.errors import InvalidInput
 from postroom.gateway.credentials import Credentials, Refusals
@@ -77,8 +75,6 @@ class Installation:
         pins: the PINs of each open organisation, with the operator's uid there.
         decisions: who is let in, while it is acted on; shared, since grants cross organisations.
         relays: carry messages between the open organisations, by name.
-        takers: what the agents of each open organisation take.
-        blobs: the blobs of each open organisation.
         backing_up: held while a backup is written, in which keys and what they have signed belong together.
         pairs: how much one agent may send to another; shared, as they are.
         opened: the `control.parts.Parts` of each open organisation, for what crosses from one to another.
@@ -102,8 +98,6 @@ class Installation:
     pins: dict[str, tuple[Pins, str]] = field(default_factory=dict)
     decisions: Decisions = field(default_factory=Decisions)
     relays: dict[str, Relay] = field(default_factory=dict)
-    takers: dict[str, Takers] = field(default_factory=dict)
-    blobs: dict[str, BlobService] = field(default_factory=dict)
     pairs: PairLimits = field(default_factory=PairLimits)
     backing_up: asyncio.Lock = field(default_factory=asyncio.Lock)
     opened: dict[str, Any] = field(default_factory=dict)

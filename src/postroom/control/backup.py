@@ -58,12 +58,9 @@ def back_up_stopped(settings: Settings, file: Path, passphrase: str) -> Taken:
     if keyring.load(settings.keys) is None:
         raise NotFound(f"there is no post room in {settings.state}")
     os.umask(0o077)
-    lock = StateLock.acquire(settings)
-    try:
+    with StateLock.acquire(settings):
         _check(settings)
         return asyncio.run(_back_up_stopped(settings, file, passphrase))
-    finally:
-        lock.release()
 
 
 async def _back_up_stopped(settings: Settings, file: Path, passphrase: str) -> Taken:

@@ -214,8 +214,7 @@ async def open_base(
     expiry = Watch(ApprovalExpiry(events, database), changes, topic=APPROVALS)
     background.supervise("approvals", expiry.run)
     await fold.ready(FOLD_DEADLINE)
-    takers = installation.takers[trust.org] = Takers(others=installation.takers)
-    stack.callback(installation.takers.pop, trust.org, None)
+    takers = Takers(others=installation.opened)
     submitter = Submitter(bus, admin, space=space)
     office = PostOffice(
         submitter,

@@ -106,7 +106,7 @@ def _let_in(store: Store, me: Principal, worker: str) -> Collection[str]:
 def sides(store: Store, me: Principal) -> Collection[str]:
     """The uids whose grants count for `me`."""
     found = store.grants.reached(me.uid)
-    return {me.uid, found.owner} - {""} if found is not None else {me.uid}
+    return found.sides if found is not None else {me.uid}
 
 
 async def hosts(parts: Parts, me: Principal) -> list[tuple[Parts, Principal]]:

@@ -55,11 +55,8 @@ def run_move(settings: Settings, url: str, chosen: Callable[[], None]) -> list[M
         raise Conflict("the post room has its rows there already")
     os.umask(0o077)
     prepare(settings)
-    lock = StateLock.acquire(settings)
-    try:
+    with StateLock.acquire(settings):
         return asyncio.run(_move(settings, replace(settings, database_url=url), chosen))
-    finally:
-        lock.release()
 
 
 async def _move(old: Settings, new: Settings, chosen: Callable[[], None]) -> list[Moved]:

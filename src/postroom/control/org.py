@@ -243,7 +243,6 @@ async def _open_parts(
     stack.callback(terminals.close)
     reports = TaskReports(tasks, base.database, base.chain)
     blobs = await _open_blobs(base, stack)
-    await _open_relay(base, blobs, stack)
     remotes = remote_agents(base, outside)
     await remotes.open()
     remote = remote_work(base, remotes, reports, blobs)
@@ -297,6 +296,7 @@ async def _open_parts(
     stack.push_async_callback(services.close)
     installation.opened[trust.org] = parts
     stack.callback(installation.opened.pop, trust.org, None)
+    await _open_relay(base, blobs, stack)
     return parts
 
 
@@ -463,15 +463,13 @@ async def _open_blobs(base: Base, stack: AsyncExitStack) -> BlobService:
 
 async def _open_relay(base: Base, blobs: BlobService, stack: AsyncExitStack) -> None:
     """Carry messages and the blobs that they name to the other organisations, and take theirs."""
-    everybody, own = base.installation.blobs, base.trust.org
-    everybody[own] = blobs
-    stack.callback(everybody.pop, own, None)
+    opened = base.installation.opened
 
     async def give(hashes: Sequence[str], sender: str, org: str) -> None:
-        theirs = everybody.get(org)
-        if theirs is None:
+        there: Parts | None = opened.get(org)
+        if there is None:
             raise EnvironmentFault(f"the organisation {org!r} is not open")
-        await blobs.give(hashes, sender, theirs)
+        await blobs.give(hashes, sender, there.blobs)
 
     base.relay.files = give
     base.background.supervise("relay", base.relay.run)

@@ -39,12 +39,9 @@ def run_rebuild(settings: Settings) -> int:
         raise NotFound(f"there is no post room in {settings.home}")
     os.umask(0o077)
     prepare(settings)
-    lock = StateLock.acquire(settings)
-    try:
+    with StateLock.acquire(settings):
         nats_server.check_named(settings)
         return asyncio.run(_rebuild(replace(settings, nats_port=0, memory=False, listen=())))
-    finally:
-        lock.release()
 
 
 async def _rebuild(settings: Settings) -> int:

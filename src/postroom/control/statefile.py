@@ -114,6 +114,12 @@ class StateLock:
         """Free the lock."""
         os.close(self._descriptor)
 
+    def __enter__(self) -> None:
+        """Hold it until the end of the block."""
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
 
 def _lock(descriptor: int) -> None:
     """Take the lock; who only asks whether somebody has it holds it for a moment. Raises BlockingIOError."""

@@ -28,11 +28,8 @@ def verify_stopped(settings: Settings) -> dict[str, answers.Integrity]:
     if keyring.load(settings.keys) is None:
         raise NotFound(f"there is no post room in {settings.state}")
     os.umask(0o077)
-    lock = StateLock.acquire(settings)
-    try:
+    with StateLock.acquire(settings):
         return asyncio.run(_verify(settings))
-    finally:
-        lock.release()
 
 
 async def _verify(settings: Settings) -> dict[str, answers.Integrity]:

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from postroom.directory.grants import split
 from postroom.directory.strangers import tied
@@ -237,18 +237,26 @@ async def _no_cards(_: str) -> Mapping[str, Mapping[str, Any]]:
     return {}
 
 
+class TakerOwner(Protocol):
+    """What has takers: an organisation."""
+
+    @property
+    def takers(self) -> Takers:
+        """Asks its agents' cards."""
+
+
 class Takers:
     """Asks the cards of an organisation's agents before anything is sent to them.
 
     Args:
-        others: those of the other organisations, by name.
+        others: the open organisations by name, each with its `takers`.
 
     Attributes:
         cards: set once the agents are there; until then every card is unknown.
     """
 
     def __init__(
-        self, cards: Cards = _no_cards, others: Mapping[str, Takers] | None = None
+        self, cards: Cards = _no_cards, others: Mapping[str, TakerOwner] | None = None
     ) -> None:
         self.cards = cards
         self._others = others or {}
@@ -259,7 +267,8 @@ class Takers:
         plain = all(kind_of(part) == TEXT for part in said.parts)
         if agent.kind == "human" or (agent.kind == "worker" and plain and not skill):
             return
-        cards = self._others.get(agent.org, self).cards
+        there = self._others.get(agent.org)
+        cards = self.cards if there is None else there.takers.cards
         card = (await cards(agent.uid)).get(agent.uid)
         check_takes(card, said.parts, agent.nick, skill)
 

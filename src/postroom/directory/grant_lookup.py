@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterable
 
 from postroom.directory.agents import resolve
-from postroom.directory.grants import OPEN, split
+from postroom.directory.grants import OPEN, called, split
 from postroom.errors import Conflict, Forbidden, NotFound
 from postroom.protocol.ids import ID_PREFIX, UID, check_address, only_one
 from postroom.protocol.principal import Principal, Scope
@@ -31,14 +31,14 @@ def grantee(store: Store, org: str, me: Principal, whose: str, ref: str) -> tupl
     member = is_member(store, me)
     if member and not UID.fullmatch(ref) and named in ("", org):
         return resolve(store, org, nick).uid, ""
-    known = meant(store, org, ref)
+    known = called(store, org, ref)
     if known is not None and member and known.agent.org == org:
         return known.agent.uid, ""
     if UID.fullmatch(ref):
         return ref, ref
-    called = check_address(f"{nick}.{named or org}")
-    nobody = hashlib.sha256(f"{whose} {called}".encode()).hexdigest()[:32]
-    return known.agent.uid if known is not None else nobody, called
+    address = check_address(f"{nick}.{named or org}")
+    nobody = hashlib.sha256(f"{whose} {address}".encode()).hexdigest()[:32]
+    return known.agent.uid if known is not None else nobody, address
 
 
 def asked(store: Store, org: str, me: Principal, ref: str) -> Reached | None:
@@ -46,13 +46,7 @@ def asked(store: Store, org: str, me: Principal, ref: str) -> Reached | None:
     nick, named = split(ref)
     if not named and not UID.fullmatch(ref) and is_member(store, me):
         resolve(store, org, nick)
-    return meant(store, org, ref)
-
-
-def meant(store: Store, org: str, ref: str) -> Reached | None:
-    """The agent with that address, of any organisation, or None."""
-    nick, named = split(ref)
-    return store.grants.reached(ref if UID.fullmatch(ref) else "", org=named or org, nick=nick)
+    return called(store, org, ref)
 
 
 def is_member(store: Store, me: Principal) -> bool:
@@ -70,7 +64,7 @@ def seen(
         return store.grants.of([uid]), store.grants.to([uid])
     sides = sides_of(store, me)
     own = store.grants.reached(me.uid)
-    to = {*sides, own.owner} - {""} if own is not None else sides
+    to = {*sides, *own.sides} if own is not None else sides
     return store.grants.of(None if me.allows(Scope.ADMIN) else sides), store.grants.to(to)
 
 

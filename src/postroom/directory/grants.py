@@ -46,6 +46,18 @@ def split(ref: str) -> tuple[str, str]:
     return nick, org
 
 
+def called(store: Store, org: str, ref: str) -> Reached | None:
+    """The agent with that address or uid, of any organisation; a nick without one is of `org`. None for nobody."""
+    nick, named = split(ref)
+    return store.grants.reached(ref if UID.fullmatch(ref) else "", org=named or org, nick=nick)
+
+
+def owns(store: Store, owner: str, uid: str) -> bool:
+    """Whether an agent belongs to the person `owner`."""
+    found = store.grants.reached(uid)
+    return found is not None and bool(found.owner) and found.owner == owner
+
+
 def reach(
     store: Store,
     org: str,
@@ -68,13 +80,11 @@ def reach(
         UnknownRecipient: nobody in the sender's organisation has that nick.
         NotLetIn: there is no such agent, or it has not let the sender in.
     """
-    nick, named = split(ref)
-    by_uid = UID.fullmatch(ref) is not None
-    found = store.grants.reached(ref if by_uid else "", org=named or org, nick=nick)
+    found = called(store, org, ref)
     me = store.grants.reached(sender)
     grants = store.grants.between(_sides(found), _sides(me))
     member = me is not None and me.joined != OPEN
-    if found is None and member and not named and not by_uid:
+    if found is None and member and not UID.fullmatch(ref) and not split(ref)[1]:
         raise UnknownRecipient(
             f"nobody is called {one_line(ref, 80)!r}", remedy="postroom agents lists all"
         )
@@ -105,9 +115,8 @@ OPEN = "open"
 
 def _is_open(found: Reached, me: Reached, org: str) -> bool:
     """Whether no grant is needed."""
-    ours = {found.owner, found.agent.uid} & {me.owner, me.agent.uid} - {""}
     inside = found.agent.org == org and not found.grants_only and me.joined != OPEN
-    return bool(ours) or inside
+    return inside or not found.sides.isdisjoint(me.sides)
 
 
 def lets_in(grants: list[GrantRow], scope: GrantScope, now: float) -> bool:

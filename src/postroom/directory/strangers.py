@@ -6,8 +6,7 @@ if there were nobody. What each operation shows it is in the table (`control.ops
 
 from __future__ import annotations
 
-from postroom.directory.grants import GrantScope, not_let_in, split
-from postroom.protocol.ids import UID
+from postroom.directory.grants import GrantScope, called, not_let_in
 from postroom.protocol.principal import Principal
 from postroom.store.database import Store
 
@@ -15,7 +14,7 @@ from postroom.store.database import Store
 def tied(store: Store, me: Principal, now: float) -> dict[str, frozenset[str]]:
     """The uids that a stranger sees, each with the names of the scopes for which it is let in there."""
     mine = store.grants.reached(me.uid)
-    sides = [me.uid, *([mine.owner] if mine is not None and mine.owner else [])]
+    sides = mine.sides if mine is not None else {me.uid}
     everything = frozenset(scope.value for scope in GrantScope)
     found = {me.uid: everything}
     for uid, granter, scopes, expires, revoked in store.grants.ties(sides):
@@ -29,9 +28,7 @@ def check_tied(
     store: Store, me: Principal, ref: str, now: float, scope: GrantScope | None = None
 ) -> None:
     """Raise NotLetIn unless a stranger sees the agent `ref`, and with `scope` is let in for that."""
-    nick, named = split(ref)
-    by_uid = UID.fullmatch(ref) is not None
-    found = store.grants.reached(ref if by_uid else "", org=named or me.org, nick=nick)
+    found = called(store, me.org, ref)
     seen = tied(store, me, now)
     scopes = seen.get(found.agent.uid) if found is not None else None
     if scopes is None or (scope is not None and scope.value not in scopes):

@@ -9,7 +9,7 @@ import json
 
 from postroom.identity.sealing import Sealer
 from postroom.protocol.traces import TRACEPARENT, trace_of
-from postroom.push.receivers import SECRET_LOST, Outgoing
+from postroom.push.receivers import NOT_KEPT, SECRET_LOST, Outgoing
 from postroom.store.database import Store
 from postroom.store.ports import TaskEventRow
 from postroom.store.pushes import ConfigRow, PushRow, push_id
@@ -58,7 +58,7 @@ def request(
     """The request of an attempt at `now`."""
     said = body_of(store, config, push.seq)
     if not said:
-        return Outgoing(fault="what it was about is no longer kept", drop=True)
+        return Outgoing(fault=NOT_KEPT, drop=True)
     opened = opened_of(config, sealer)
     if opened is None:
         return Outgoing(fault=SECRET_LOST)

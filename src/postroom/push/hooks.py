@@ -23,7 +23,7 @@ from postroom.protocol.principal import OPERATOR_KEY, Scope
 from postroom.protocol.receipts import RANK, State
 from postroom.protocol.webhooks import HookEvent
 from postroom.push.changes import is_pushed
-from postroom.push.receivers import SECRET_LOST, Outgoing, Receiver
+from postroom.push.receivers import NOT_KEPT, SECRET_LOST, Outgoing, Receiver
 from postroom.store.agents import Party
 from postroom.store.database import Store
 from postroom.store.messages import MessageRow
@@ -230,7 +230,7 @@ def request(
     """The request of an attempt at `now`."""
     event, payload = _said(store, push)
     if not event:
-        return Outgoing(fault="what it was about is no longer kept", drop=True)
+        return Outgoing(fault=NOT_KEPT, drop=True)
     return signed(hook, push.id, event, payload, key, sealer, now)
 
 

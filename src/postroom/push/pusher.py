@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from postroom.directory.grants import GrantScope, among
+from postroom.directory.grants import GrantScope, among, owns
 from postroom.identity.sealing import Sealer
 from postroom.observe.supervision import well
 from postroom.projection.changes import Change, Changes
@@ -25,7 +25,7 @@ from postroom.protocol.limits import SHORT_ID
 from postroom.protocol.principal import OPERATOR_KEY
 from postroom.push import changes as config_changes
 from postroom.push import hooks
-from postroom.push.receivers import Outgoing, Receiver, lanes_of, owns
+from postroom.push.receivers import Outgoing, Receiver, lanes_of
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.pushes import DELIVERED, GIVEN_UP, ConfigRow, PushRow

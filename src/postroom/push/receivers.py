@@ -17,6 +17,7 @@ from postroom.webhooks.sender import Target
 STREAMS = ("INBOX", "RECEIPTS", "TASKS", "EVENTS")
 """The streams of the log that webhooks are told of."""
 
+NOT_KEPT = "what it was about is no longer kept"
 SECRET_LOST = "its secret is lost with the key that it was sealed under"
 
 
@@ -67,12 +68,6 @@ class Receiver:
 def lanes_of(webhook: str) -> list[str]:
     """The keys of the deliveries to a webhook."""
     return [f"{webhook}/{stream}" for stream in STREAMS]
-
-
-def owns(store: Store, owner: str, uid: str) -> bool:
-    """Whether an agent belongs to the person `owner`."""
-    found = store.grants.reached(uid)
-    return found is not None and bool(found.owner) and found.owner == owner
 
 
 @dataclass(frozen=True, slots=True)

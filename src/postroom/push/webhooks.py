@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from postroom.directory.grants import owns
 from postroom.errors import InvalidInput, NotFound, Refused
 from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert, RaiseAlert
@@ -16,7 +17,7 @@ from postroom.protocol.webhooks import TEST, HookEvent
 from postroom.push import hooks
 from postroom.push.changes import opened_of, place
 from postroom.push.pusher import Pusher, stopped_of
-from postroom.push.receivers import SECRET_LOST, Receiver, lanes_of, owns
+from postroom.push.receivers import SECRET_LOST, Receiver, lanes_of
 from postroom.store.agents import Party
 from postroom.store.database import Database, Store
 from postroom.store.pushes import PENDING, ConfigRow, PushRow

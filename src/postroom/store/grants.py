@@ -88,6 +88,11 @@ class Reached:
     grants_only: bool
     joined: str
 
+    @property
+    def sides(self) -> frozenset[str]:
+        """Whose grants count for it: its own, and those of who owns it."""
+        return frozenset({self.agent.uid, self.owner} - {""})
+
 
 _agents, _sessions = EVERYWHERE.agents, EVERYWHERE.sessions
 _GRANT = [grants.c[each.name] for each in fields(GrantRow)]
@@ -129,8 +134,14 @@ _REVOKE = prepared(
 )
 _AGENT = [_agents.c[each.name] for each in fields(Agent)]
 _FOUND = select(
-    *_AGENT, _agents.c.owner, _agents.c.grants_only, _agents.c.joined, _sessions.c.owner
-).select_from(_agents.outerjoin(_sessions, _sessions.c.uid == _agents.c.uid))
+    *_AGENT,
+    *(_agents.c.owner, _agents.c.grants_only, _agents.c.joined, _sessions.c.owner),
+    EVERYWHERE.admissions.c.grants_only,
+).select_from(
+    _agents.outerjoin(_sessions, _sessions.c.uid == _agents.c.uid).outerjoin(
+        EVERYWHERE.admissions, EVERYWHERE.admissions.c.org == _agents.c.org
+    )
+)
 _BY_UID = prepared(_FOUND.where(_agents.c.uid == bindparam("uid")))
 _BY_ADDRESS = prepared(
     _FOUND.where(
@@ -235,11 +246,10 @@ class GrantStore:
         )
         values = tuple(rows[0]) if rows else ()
         agent = Agent(*values[: len(_AGENT)]) if values else None
-        of_org = self.admission(agent.org if agent else org).grants_only
         if agent is None or agent.retired or SET_ASIDE in agent.org:
             return None
-        owner, grants_only, joined, person = values[len(_AGENT) :]
-        return Reached(agent, person or owner, bool(grants_only) or of_org, joined)
+        owner, own, joined, person, of_org = values[len(_AGENT) :]
+        return Reached(agent, person or owner, bool(own or of_org), joined)
 
     def between(self, granters: Collection[str], grantees: Collection[str]) -> list[GrantRow]:
         """The grants of any of `granters` to any of `grantees`, ended ones too."""

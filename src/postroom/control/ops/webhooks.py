@@ -13,10 +13,10 @@ from postroom.control.ops.table import STORING, Operations
 from postroom.control.parameters import Limit
 from postroom.control.parts import Parts
 from postroom.directory.agents import resolve
+from postroom.directory.grants import owns
 from postroom.errors import Forbidden, NotFound, Refused, UnknownRecipient
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Principal, Scope
-from postroom.push.receivers import owns
 from postroom.store.database import Store
 from postroom_a2a.text import one_line
 
