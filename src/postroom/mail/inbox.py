@@ -68,8 +68,9 @@ class Inboxes:
 
     async def open(self) -> None:
         """Note which messages an earlier process may have given, and mend what a crash left of archives."""
-        await self._database.write(lambda store: store.reading.marked_again(), accounts=False)
+        # First: what is folded from here on, no earlier process has given.
         self._began = await self._database.read(lambda store: store.cursor("INBOX"))
+        await self._database.write(lambda store: store.reading.marked_again(), accounts=False)
 
     async def newest(
         self, reader: str, *, unread: bool = False, archived: bool = False, limit: int = PAGE
